@@ -22,8 +22,7 @@ pub struct Aligner {
     known: [Vocabulary; 2],
     cuts: [Tokenizer; 2],
     feeds: [VarId; 2],
-    /// The outputs of the program: the queries of the attention (one row per written token) and the keys (one row per
-    /// source token).
+    /// The queries of the attention, one row per written token, and its keys, one row per source token.
     looked: [VarId; 2],
     /// The values of the parameter `v` of additive attention, which scores each pair of a query and a key.
     score: Vec<f32>,
@@ -115,7 +114,6 @@ impl Aligner {
         Ok(Alignment { source, written, weights })
     }
 
-    /// Returns the attention weights: for each query, one weight per key.
     fn weights(&self, queries: &[f32], keys: &[f32], written: usize) -> Result<Variable> {
         let rows = |numbers: Vec<f32>| {
             let width = self.score.len();

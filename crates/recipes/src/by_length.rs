@@ -14,8 +14,7 @@ pub struct ByLength {
     pub by: &'static str,
     /// The unit of the score; a score with [`Unit::Share`] is shown in percent.
     pub unit: Unit,
-    /// The key is the shortest length of a range. The value has the number of texts in the range, the sum of their
-    /// weighted scores, and the sum of their weights; the mean score is the second number divided by the third.
+    /// By the shortest length of a range: the number of texts, the sum of their weighted scores, and the sum of their weights.
     sums: BTreeMap<usize, (u64, f64, f64)>,
 }
 

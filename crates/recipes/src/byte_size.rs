@@ -5,7 +5,6 @@ use std::str::FromStr;
 
 use unpadded::{Error, memory};
 
-/// The units of sizes: the name of each unit in lower case, and its number of bytes.
 const UNITS: [(&str, u64); 13] = [
     ("b", 1),
     ("k", 1_000),

@@ -8,7 +8,6 @@ use super::config::Config;
 use super::evaluation::{Evaluation, Outcome};
 use super::model::Model;
 
-/// Maximum number of differently answered texts that a comparison lists.
 const SHOWN: usize = 10;
 
 /// The result of comparing several models on the same texts.
@@ -46,16 +45,13 @@ pub struct Disagreement {
     pub found: [String; 2],
 }
 
-/// The hash of a text together with its right answer, and the hash of the model's answer.
 type AnswerHash = (u64, u64);
 
-/// Returns the hashes of a scored text.
 fn hashes(of: &Outcome<'_>) -> AnswerHash {
     let number = |text: &str| Fingerprint::default().text(text).finish();
     (number(&format!("{}\n{}", of.text, of.truth)), number(of.found))
 }
 
-/// Compares models, as [`super::compare`] documents.
 pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     let mut compared = ModelComparison { scored: Vec::new(), against_first: Vec::new() };
     let Some(((config, first), others)) = runs.split_first() else { return Ok(compared) };
@@ -99,7 +95,6 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     Ok(compared)
 }
 
-/// Returns the text form of an answer, in which answers of two models are compared.
 fn found(answer: &Answer) -> String {
     match answer {
         Answer::Label { label, .. } => label.clone(),

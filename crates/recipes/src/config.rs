@@ -27,7 +27,6 @@ impl Config {
         SettingRules::all().filter(move |setting| setting.is_of(task)).map(|setting| setting.key)
     }
 
-    /// Returns whether a task has the setting with this dotted name.
     pub(super) fn has(task: Task, name: &str) -> bool {
         Self::keys(task).any(|key| key.is(name))
     }

@@ -15,8 +15,7 @@ use super::space::{Space, Values};
 
 /// Maximum size of a config file in bytes; a config with every setting has only a few thousand bytes.
 const MOST: u64 = 1 << 20;
-/// Settings in the default search space of `classify` that have no effect on rows of features. The settings of `[text]`
-/// have no effect on rows, either.
+/// Settings in the default search space of `classify` that, as all of `[text]`, have no effect on rows of features.
 const WORDS: [&str; 3] = ["model.bidirectional", "model.pool", "model.word_dropout"];
 
 impl Config {
@@ -89,11 +88,6 @@ impl Space {
 }
 
 fn load(path: &Path) -> Result<(Config, Option<Space>)> {
-    read(path).and_then(|text| parse(&path.display().to_string(), &text))
-}
-
-/// Reads a config file of at most [`MOST`] bytes.
-fn read(path: &Path) -> Result<String> {
     let what = || format!("config `{}`", path.display());
     let mut bytes = Vec::new();
     // The number of bytes is limited, since a device file may never end.
@@ -103,10 +97,11 @@ fn read(path: &Path) -> Result<String> {
         let error = Error::of(ErrorKind::Format, what(), format!("a config of at most {MOST} bytes"), "more");
         return Err(error.noted("`data.train` (`--train`) names a file of texts"));
     }
-    String::from_utf8(bytes).map_err(|e| {
+    let text = String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
         Error::of(ErrorKind::Format, what(), "TOML in UTF-8", format!("invalid UTF-8 from byte {at} on"))
-    })
+    })?;
+    parse(&path.display().to_string(), &text)
 }
 
 /// Parses a config and its table `[space]`; one error has all mistakes, and `name` names the config in it.
@@ -177,7 +172,6 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     Error::several(&wrong).map_or(Ok((config, space.map(|(space, _)| space))), Err)
 }
 
-/// The name of the table with the settings that a search varies.
 const SPACE: &str = "space";
 
 /// Parses a search space: the settings with valid values, and one error for each other setting.
@@ -203,7 +197,6 @@ fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) 
     (space, wrong.into_iter().map(|(_, error)| error).collect())
 }
 
-/// Parses the values of one setting in a search space.
 fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
     let wrong = |got: &str| {
         let expected =

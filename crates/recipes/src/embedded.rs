@@ -3,14 +3,12 @@
 use unpadded::Result;
 use unpadded_text::{LabelledTexts, PlainText, TaggedTexts, TextFile};
 
-/// Returns a file of the repository.
 macro_rules! file {
     ($name:literal) => {
         TextFile::embedded($name, include_str!(concat!("../../../", $name)))
     };
 }
 
-/// Returns the embedded movie reviews: the training part, or the held-out part.
 pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
     LabelledTexts::of_lines(&match train {
         true => file!("datasets/reviews/train.tsv"),
@@ -18,7 +16,6 @@ pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
     })
 }
 
-/// Returns the embedded requests with tags: the training part, or the held-out part.
 pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
     let [words, tags, labels] = match train {
         true => [
@@ -35,7 +32,6 @@ pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
     TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 
-/// Returns the embedded prose for language models: early versions of this project's documents.
 pub(super) fn prose() -> Result<PlainText> {
     Ok(PlainText::new("datasets/prose/prose.txt", include_str!("../../../datasets/prose/prose.txt")))
 }

@@ -12,23 +12,19 @@ use super::{net, started};
 /// The width of the vector of a character. `SPELLING` is the width of the states of the character LSTM, per direction.
 const CHARACTER: usize = 32;
 const SPELLING: usize = 48;
-/// The dropout rate of character vectors.
 const CHARACTER_DROPOUT: f64 = 0.2;
 
-/// An encoder of texts, which reads both texts of a pair with the same weights.
 pub(super) struct Encoder<'a> {
     model: &'a ModelConfig,
     words: Instance<Embedding>,
     /// The layers of a pre-trained language model, which read the word vectors; empty without a language model.
     below: Vec<Layers>,
     spelling: Option<Spelling>,
-    layers: Layers,
+    pub(super) layers: Layers,
 }
 
 impl<'a> Encoder<'a> {
-    /// Returns an encoder of texts. `words` and `characters` are the sizes of the vocabularies; `characters` is `None`
-    /// for an encoder that reads no characters. `below` is the config of a pre-trained language model; the states of
-    /// this language model are additional inputs of the recurrent layers.
+    /// `words` and `characters` are the sizes of the vocabularies; the states of the language model `below` are additional inputs.
     pub(super) fn new(
         net: &Builder,
         config: &'a Config,
@@ -41,19 +37,16 @@ impl<'a> Encoder<'a> {
             model: &config.model,
             words: net.layer(table),
             below: below.map_or_else(Vec::new, |model| Layers::of_lm(net, model)),
-            spelling: characters.map(|characters| Spelling::new(net, characters)),
+            spelling: characters.map(|characters| spelling(net, characters)),
             layers: Layers::new(net, &config.model),
         }
     }
 
-    /// Adds the feed of word ids with `levels` LoD levels and, if the encoder reads characters, the feed of character
-    /// ids with one more level. Returns the feed of the words, and one row per word: the word vector, the last states
-    /// of the character LSTMs, and the state of the language model.
+    /// Adds the feeds, of words with `levels` LoD levels. Returns the feed of the words, and a row per word: the word vector, the
+    /// last states of the character LSTMs, and the state of the language model.
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
-        let spelt = self
-            .spelling
-            .as_ref()
-            .map(|spelling| spelling.of(net.feed(characters, DType::I64, &[], levels + 1)));
+        let spelling = self.spelling.as_ref();
+        let spelt = spelling.map(|of| of(net.feed(characters, DType::I64, &[], levels + 1)));
         let words = match spelt {
             Some([forth, _]) => net.feed_like(words, DType::I64, &[], forth),
             None => net.feed(words, DType::I64, &[], levels),
@@ -69,38 +62,21 @@ impl<'a> Encoder<'a> {
         let vectors = if let [alone] = vectors[..] { alone } else { net.concat(&vectors) };
         (words, vectors.dropout(net::embedding_dropout(self.model)))
     }
-
-    /// Returns the states of the last recurrent layer, one row per row of `vectors`.
-    pub(super) fn states(&self, vectors: Var) -> Var {
-        self.layers.of(vectors)
-    }
 }
 
-/// A character encoder of words: one LSTM reads the characters of a word forwards, a second LSTM backwards (Lample et
-/// al., 2016).
-struct Spelling {
-    characters: Instance<Embedding>,
-    forth: Instance<Lstm>,
-    back: Instance<Lstm>,
+/// Returns the last states of an LSTM that reads each word forwards and of one that reads it backwards (Lample et al., 2016).
+type Spelling = Box<dyn Fn(Var) -> [Var; 2]>;
+
+fn spelling(net: &Builder, characters: usize) -> Spelling {
+    let table = net.layer(Embedding::new(characters, CHARACTER).named("characters"));
+    let forth = net.layer(Lstm::new(SPELLING).named("characters.forward"));
+    let back = net.layer(Lstm::new(SPELLING).backwards().named("characters.backward"));
+    Box::new(move |characters| {
+        let vectors = table.of(characters).dropout(CHARACTER_DROPOUT);
+        [forth.of(vectors).sequence_pool(Pool::Last), back.of(vectors).sequence_pool(Pool::First)]
+    })
 }
 
-impl Spelling {
-    fn new(net: &Builder, characters: usize) -> Self {
-        Self {
-            characters: net.layer(Embedding::new(characters, CHARACTER).named("characters")),
-            forth: net.layer(Lstm::new(SPELLING).named("characters.forward")),
-            back: net.layer(Lstm::new(SPELLING).backwards().named("characters.backward")),
-        }
-    }
-
-    /// Returns the last states of the forward LSTM and of the backward LSTM, each with one row per word.
-    fn of(&self, characters: Var) -> [Var; 2] {
-        let vectors = self.characters.of(characters).dropout(CHARACTER_DROPOUT);
-        [self.forth.of(vectors).sequence_pool(Pool::Last), self.back.of(vectors).sequence_pool(Pool::First)]
-    }
-}
-
-/// Stacked recurrent layers: LSTM, GRU or simple RNN.
 pub(super) struct Layers(Box<dyn Fn(Var) -> Var>);
 
 /// Evaluates an expression with a recurrent layer of the model's cell and hidden width.
@@ -146,13 +122,11 @@ impl Layers {
         (0..model.layers).map(layer).collect()
     }
 
-    /// Returns the states of the last layer, one row per row of `x`.
     pub(super) fn of(&self, x: Var) -> Var {
         self.0(x)
     }
 }
 
-/// A pooling layer, which reduces the states of each sequence to one row.
 pub(super) struct Pooler<'a> {
     model: &'a ModelConfig,
     /// For attention pooling: the hidden layer and the output layer that compute the score of each state.

@@ -12,7 +12,6 @@ use super::translated::TranslatedText;
 const MOST_UNSEEN: usize = 1_000;
 /// The name of the entry that counts further unseen labels together.
 pub(super) const OTHERS: &str = "(others that training never saw)";
-/// Maximum number of locations that are listed for an unseen label.
 const PLACES: usize = 3;
 
 /// The scores of a model on the texts of a file.
@@ -227,13 +226,11 @@ impl Evaluation {
             && rows.filter(|row| row.support > 0).all(|row| is_unseen(&row.name))
     }
 
-    /// Adds a figure that has no interval.
     pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
         self.figures.push(Figure { name, value, unit, interval: None });
         self
     }
 
-    /// Adds the mean loss as the first figure; `None` adds nothing.
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
         let Some(value) = loss else { return self };
         self.figures.insert(0, Figure { name: "loss", value, unit: Unit::Number, interval: None });
@@ -245,10 +242,9 @@ impl Evaluation {
     }
 }
 
-/// The sums over all scored texts from which an evaluation is computed.
 #[derive(Default)]
 pub(super) struct ScoreSums {
-    sample: Bootstrap,
+    pub(super) sample: Bootstrap,
     pub(super) lengths: ByLength,
     /// The sum of −ln p of the true labels, and the number of terms in this sum.
     loss: [f64; 2],
@@ -270,24 +266,13 @@ impl ScoreSums {
         self.lengths.add(length, score, weight);
     }
 
-    /// Adds the counts of a text that has no score by length.
-    pub(super) fn add_counts(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
-        self.sample.add(counts);
-    }
-
     /// Adds −ln p to the loss; `p` is the predicted probability of the truth.
     pub(super) fn add_loss(&mut self, p: f32) {
         self.loss[0] -= f64::from(p.max(f32::MIN_POSITIVE)).ln();
         self.loss[1] += 1.0;
     }
 
-    /// Returns the sum of each column over all texts, for at least `columns` columns.
-    pub(super) fn total(&self, columns: usize) -> Vec<f64> {
-        self.sample.total(columns)
-    }
-
-    /// Returns an evaluation with these figures; the first figure is the headline. Each figure is computed from the
-    /// summed columns, and its interval from resampled sums.
+    /// The first figure is the headline. Figures are of the summed columns, and intervals of resampled sums.
     pub(super) fn end(self, columns: usize, figures: &[NamedFigure], unseen: Vec<UnseenLabel>) -> Evaluation {
         let Self { sample, lengths, loss: [sum, count] } = self;
         let total = sample.total(columns);
@@ -302,7 +287,7 @@ impl ScoreSums {
         let scored = Evaluation {
             headline: figures.first().map_or("", |(name, ..)| name),
             figures: figures.iter().zip(intervals).map(figure).collect(),
-            counts: vec![("texts", sample.texts())],
+            counts: vec![("texts", sample.texts)],
             lengths: Some(lengths),
             of: of.first().copied(),
             columns,
@@ -313,8 +298,7 @@ impl ScoreSums {
         scored.with_loss((count > 0.0).then(|| sum / count))
     }
 
-    /// Returns an evaluation with these figures and macro F1, whose interval needs the counts of every label in the
-    /// columns of [`of_label`]; `rows` has the counts of the labels.
+    /// Also adds macro F1, whose interval needs the counts of every label in the columns of [`of_label`].
     pub(super) fn end_by_label(
         self,
         figures: &[NamedFigure],
@@ -333,20 +317,17 @@ impl ScoreSums {
 /// The first of the columns with three counts per label: hits, true occurrences and predictions.
 const OF_LABELS: usize = 5;
 
-/// Returns the column of one of the three counts of a label.
 pub(super) fn of_label(id: usize, count: usize) -> usize {
     OF_LABELS + 3 * id + count
 }
 
-/// Confusion counts of labels or tags, to which one prediction after another is added.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     what: &'static str,
     /// The names of the classes: seen classes by their ids, then unseen classes in the order of occurrence.
-    names: Vec<String>,
+    pub(super) names: Vec<String>,
     /// For the name of each unseen class, its index in `names`, and its occurrences.
     unseen: BTreeMap<String, (usize, UnseenLabel)>,
-    /// For each pair of indices of a true class and a predicted class, how often the pair occurred.
     cells: BTreeMap<(usize, usize), u64>,
 }
 
@@ -355,8 +336,7 @@ impl Tally {
         Self { what, names: known.into_iter().map(str::to_owned).collect(), ..Self::default() }
     }
 
-    /// Counts a prediction `found` for the true class `truth`; `id` is the id of `truth`, and `None` if training never
-    /// saw this class. Returns the index of `truth` among all classes.
+    /// Counts a prediction; `id` is `None` if training never saw the class `truth`. Returns the index of `truth` among all classes.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -369,12 +349,6 @@ impl Tally {
         truth
     }
 
-    /// Returns the number of all classes: the classes that training saw, and the unseen ones.
-    pub(super) fn names(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Counts an occurrence of a class that training never saw, and returns the index of the class.
     fn unseen(&mut self, name: &str, place: impl FnOnce() -> String) -> usize {
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
         let name = if full { OTHERS } else { name };
@@ -391,7 +365,6 @@ impl Tally {
         *number
     }
 
-    /// Returns one row per class that occurs or was predicted, sorted by name.
     pub(super) fn rows(&self) -> Vec<ScoreRow> {
         let row = |name: &String| ScoreRow { name: name.clone(), right: 0, found: 0, support: 0 };
         let mut rows: Vec<ScoreRow> = self.names.iter().map(row).collect();
@@ -423,7 +396,6 @@ impl Tally {
     }
 }
 
-/// A figure of an evaluation: its name, its unit, and how it is computed from summed counts.
 pub(super) type NamedFigure = (&'static str, Unit, FigureFn);
 
 /// With more labels, macro F1 gets no bootstrap interval, since the counts of every label would be resampled.
@@ -456,27 +428,22 @@ pub(super) fn sorted(mut rows: Vec<ScoreRow>) -> Vec<ScoreRow> {
     rows
 }
 
-/// Returns the mean F1 over the classes that occur or were predicted.
 pub(super) fn macro_f1(rows: &[ScoreRow]) -> f64 {
     ratio(rows.iter().map(ScoreRow::f1).sum(), rows.len() as f64)
 }
 
-/// Returns the mean F1 over the classes, weighted by the support of each class.
 pub(super) fn weighted_f1(rows: &[ScoreRow]) -> f64 {
     let sum = rows.iter().map(|row| row.f1() * row.support as f64).sum();
     ratio(sum, rows.iter().map(|row| row.support as f64).sum())
 }
 
-/// A scored text, which a scoring function passes to its callback `each`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome<'a> {
     pub(super) text: &'a str,
-    /// The text in the form that `Model::predict` accepts. A tagged text is passed to the model with one word per line,
-    /// since a word may contain spaces.
+    /// The text in the form that `Model::predict` accepts: tagged texts have one word per line, since a word may contain spaces.
     pub(super) asked: &'a str,
     pub(super) truth: &'a str,
     pub(super) found: &'a str,
 }
 
-/// A function that gets each scored text.
 pub(super) type EachOutcome<'a> = &'a mut dyn FnMut(Outcome<'_>);

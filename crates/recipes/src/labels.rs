@@ -14,9 +14,7 @@ use super::training::Column;
 
 /// The functions that pass the settings `data.text` and `data.label` to the read options.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, column| o.label(column)];
-/// The name of the vocabulary of labels.
 pub(super) const LABELS: &str = "labels";
-/// The names of the outputs of a classifier. A model without attention has no output `attention`.
 pub(super) const PROBABILITIES: &str = "probabilities";
 pub(super) const ATTENTION: &str = "attention";
 
@@ -26,10 +24,7 @@ pub(super) fn trained_id(known: &Vocabulary, name: &str) -> Option<usize> {
     usize::try_from(id).ok()
 }
 
-/// For each label of `first`, returns the index of the same label in `other`.
-///
-/// # Errors
-/// If the two vocabularies do not have the same labels; the error calls the labels `what`.
+/// For each label of `first`, returns its index in `other`; an error, unless both have the same labels (in messages `what`).
 pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Result<Vec<usize>> {
     let different = |here: &Vocabulary, there: &Vocabulary| {
         here.tokens().find(|label| there.id(label).is_none()).map(str::to_owned)
@@ -60,7 +55,6 @@ pub(super) fn answer(labels: &Vocabulary, row: &[f32], words: Vec<(String, f32)>
     Answer::Label { label, probability, all, words }
 }
 
-/// Scores the predicted label of each text against the true label.
 pub(super) struct LabelScores<'a> {
     labels: &'a Vocabulary,
     tally: Tally,
@@ -77,8 +71,7 @@ impl<'a> LabelScores<'a> {
         Self { labels, tally: Tally::new("label", labels.tokens()), sums }
     }
 
-    /// Scores a text: `truth` is the true label, `tokens` the length of the text, and `row` has the probability of each
-    /// label.
+    /// Scores a text with the label `truth` and `tokens` tokens; `row` has the probability of each label.
     pub(super) fn add(
         &mut self,
         (text, truth): (&str, &str),
@@ -102,10 +95,9 @@ impl<'a> LabelScores<'a> {
         each(Outcome { text, asked: text, truth, found });
     }
 
-    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
         let Self { tally, sums, .. } = self;
-        let (rows, few) = (tally.rows(), tally.names() <= MOST_LABELS);
+        let (rows, few) = (tally.rows(), tally.names.len() <= MOST_LABELS);
         let (weighted, confusions) = (weighted_f1(&rows), vec![tally.confusion()]);
         let accuracy = ("accuracy", Unit::Share, FigureFn::Share(RIGHT, ALL));
         let scored = sums.end_by_label(&[accuracy], few, rows, tally.unseen_ones());
@@ -113,7 +105,6 @@ impl<'a> LabelScores<'a> {
     }
 }
 
-/// Returns the error that a file has no text to score.
 pub(super) fn none(name: &str) -> Error {
     Error::of(ErrorKind::Format, format!("texts of `{name}`"), "at least one", "none")
 }

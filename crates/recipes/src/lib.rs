@@ -87,8 +87,9 @@ use std::path::Path;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
 use unpadded::op::MatrixUnit;
+use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
-use unpadded::{AtCaller, Error, Precision, Result};
+use unpadded::{AtCaller, Error, Precision, Result, ops};
 
 use recipe::{TestCheck, TestFile};
 use training::{CONFIG, TASK};
@@ -114,7 +115,7 @@ pub fn check_data(config: &Config) -> Result<(Preparation, Option<Error>)> {
     let memory = memory_limit(config, None).at_caller()?;
     match prepare_by(config, None, memory, false) {
         Ok(prepared) => Ok((prepared, None)),
-        Err(e) if prepare::is_too_few(&e) => {
+        Err(e) if training::is_too_few(&e) => {
             let mut all = config.clone();
             all.text.min_count = 1;
             prepare_by(&all, None, memory, true).map(|prepared| (prepared, Some(e))).at_caller()
@@ -201,7 +202,8 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
     prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test.clone() {
-        let (known, path) = (prepared.trainer.for_inference()?, path.to_string_lossy());
+        let known = Predictor::new(prepared.trainer.for_inference()?, &ops::catalogue())?;
+        let path = path.to_string_lossy();
         let facts = std::mem::take(&mut prepared.facts);
         let file = &TestFile { path: &path, config, known: &known };
         let TestCheck { read, warnings, skipped } = (config.run.task.recipe().check)(file, &facts)?;
@@ -213,7 +215,6 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
     Ok(prepared)
 }
 
-/// Returns an error if this CPU would train slowly in the precision of a config, and the config does not allow this.
 fn check_precision(config: &Config) -> Result<()> {
     let precision = config.training.precision;
     if config.training.allow_slow || MatrixUnit::of_cpu(precision).is_some() {

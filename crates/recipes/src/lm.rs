@@ -31,24 +31,18 @@ use super::training::{
 };
 use super::{embedded, net};
 
-/// The name of the output layer of the network.
 const NEXT: &str = "next";
-/// The name of the vocabulary of tokens.
 const TOKENS: &str = "tokens";
-/// The parameters with a row or a column per token, first the word vectors.
 const TABLES: [Table; 3] = [
     Table::new(net::TABLE, TOKENS, &[0]),
     Table::new("next.weight", TOKENS, &[1]),
     Table::new("next.bias", TOKENS, &[0]),
 ];
-/// The name of the output with the logits of the next token.
 const LOGITS: &str = "logits";
 /// Maximum number of held-out lines in a report; the model continues the beginning of each line.
 const OPENINGS: usize = 5;
-/// The number of tokens that an answer appends to a text.
 const ANSWERED: usize = 100;
 
-/// The recipe `lm`, for language models.
 pub(super) const RECIPE: Recipe = Recipe {
     tables: &TABLES,
     starts_from_lm: false,
@@ -101,11 +95,11 @@ impl TrainedModel for Writer {
     }
 
     /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
-    fn scores(&self, by: &Predictor, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        /// Maximum number of logits in memory, which limits the number of tokens in a window. The streams equal the streams of the
-        /// training, since each stream begins without the tokens before it.
+    fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        /// Maximum number of logits in memory, which limits a window. The streams are as in training, as each begins without a
+        /// context.
         const LOGITS_TOGETHER: usize = 1 << 24;
-        let (config, cut) = (file.config, &self.cut);
+        let (config, cut, by) = (file.config, &self.cut, file.known);
         let (text, known) = (test_text(file)?, by.vocabulary(TOKENS)?);
         let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
         let id = known.unknown();
@@ -152,7 +146,7 @@ impl TrainedModel for Writer {
                         .zip(nats)
                         .for_each(|(read, nats)| sums.lengths.add(read, nats / LN_2, 1.0));
                     let (letters, bytes) = (letters * count / tokens, bytes * count / tokens);
-                    sums.add_counts([
+                    sums.sample.add([
                         (NATS, nats.iter().sum()),
                         (COUNTED, count),
                         (LETTERS, letters),
@@ -169,7 +163,7 @@ impl TrainedModel for Writer {
         if !by_characters(config) {
             figures.swap(0, 1);
         }
-        let total = sums.total(4);
+        let total = sums.sample.total(4);
         let scored = sums.end(4, &figures, Vec::new());
         let counts = vec![
             ("tokens", tokens as u64),
@@ -260,7 +254,10 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         dev_length += cut.tokens(piece).inspect(|token| of_dev.add(token)).count();
         let missing = OPENINGS - held_out.count;
         let long = |line: &&str| cut.tokens(line).nth(3).is_some();
-        let of_line = |line: &str| Case { text: opening(&cut, line), truth: Truth::Open };
+        let of_line = |line: &str| {
+            let half = cut.tokens(line).count() / 2;
+            Case { text: cut.join(cut.tokens(line).take(half.clamp(1, 40))), truth: Truth::Open }
+        };
         piece.lines().filter(long).take(missing).for_each(|line| held_out.add(|| of_line(line)));
     })?;
     for (of, got) in [("data.train", length), ("data.dev", dev_length)] {
@@ -320,9 +317,8 @@ fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
 }
 
-/// The columns of a bootstrap sample, which counts each window as a text: the sum of −ln p over the tokens, the number of
-/// tokens, the number of characters, and the number of bytes. A window's characters and bytes are estimated: the totals of
-/// the text are divided among the windows in proportion to their tokens.
+/// The columns of a bootstrap sample, whose texts are windows: the sum of −ln p, tokens, and characters and bytes, which are
+/// divided among the windows in proportion to their tokens.
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;
@@ -336,15 +332,8 @@ fn nats(logits: &[f32], id: i64) -> f64 {
     sum.ln() + f64::from(most - own)
 }
 
-/// Returns whether the tokens of the config are characters.
 fn by_characters(config: &Config) -> bool {
     config.text.tokens == Some(Tokens::Characters) && config.text.tokenizer.is_none()
-}
-
-/// Returns the first half of the tokens of a line, at most 40 tokens, as text.
-fn opening(cut: &Tokenizer, line: &str) -> String {
-    let half = cut.tokens(line).count() / 2;
-    cut.join(cut.tokens(line).take(half.clamp(1, 40)))
 }
 
 fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'static str)> {

@@ -12,7 +12,7 @@ use super::answer::Answer;
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
-use super::recipe::{Continuation, Query, TestFile, TrainedModel};
+use super::recipe::{Continuation, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Task};
 use super::training::{CONFIG, TASK, TestData, options_of};
 
@@ -32,7 +32,6 @@ pub struct Model {
     decoding: DecodingConfig,
     /// The separator between several labels that [`Model::answering`] sets (default: the training config's).
     separator: Option<String>,
-    /// The config of the training.
     trained_by: Config,
 }
 
@@ -117,7 +116,6 @@ impl Model {
         Ok(self)
     }
 
-    /// Returns a description of the text columns that the model reads, for messages.
     fn reads(&self) -> String {
         let data = &self.trained_by.data;
         match (data.pair.is_some(), data.text.len()) {
@@ -142,14 +140,12 @@ impl Model {
         TestFile { path, config, known: &self.predictor }
     }
 
-    /// Returns the texts of a path with their right answers, as batches.
     pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
         self.trained.data(&self.file(config, path))
     }
 
-    /// Scores the model on the texts of a path; the callback `each` gets every scored text.
     pub(super) fn scores(&self, config: &Config, path: &str, each: EachOutcome<'_>) -> Result<Evaluation> {
-        self.trained.scores(&self.predictor, &self.file(config, path), each)
+        self.trained.scores(&self.file(config, path), each)
     }
 
     /// Returns the config of the model's training as TOML.
@@ -169,7 +165,7 @@ impl Model {
 
     /// Returns what the model reads from a record that it answers; `None` for a language model.
     pub fn asking(&self) -> Option<QuestionKind> {
-        Some(self.trained.asked(&self.predictor, &self.decoding)?.asking)
+        Some(self.trained.asked(&self.predictor, &self.decoding)?.0)
     }
 
     /// Opens a file for prediction: returns its records, and the names of the columns for the cells of an answer
@@ -180,8 +176,7 @@ impl Model {
     /// The errors of [`Questions::open`]; also if the model is a language model.
     #[track_caller]
     pub fn questions(&self, config: &Config, path: &str) -> Result<(Questions, Vec<String>)> {
-        let Some(Query { asking, columns, adds }) = self.trained.asked(&self.predictor, &self.decoding)
-        else {
+        let Some((asking, columns, adds)) = self.trained.asked(&self.predictor, &self.decoding) else {
             let expected = "a model that answers records; `generate` continues lines of standard input";
             let got = format!("a language model for the file `{path}`");
             return Err(Error::of(ErrorKind::Program, "model", expected, got));

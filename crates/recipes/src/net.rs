@@ -12,9 +12,9 @@ use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, memory};
 use unpadded_text::WordVectors;
 
 use super::config::Config;
-use super::prepare::too_few;
 use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig, label_smoothing};
 use super::started::{self, Origin, Table};
+use super::training::too_few;
 
 /// Applies word dropout: in training, sets a share `rate` of the vectors to zero, each vector as a whole.
 pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
@@ -25,7 +25,6 @@ pub(super) fn without_some(vectors: Var, rate: f64) -> Var {
     }
 }
 
-/// Applies word dropout and embedding dropout to token vectors.
 pub(super) fn dropped(vectors: Var, model: &ModelConfig) -> Var {
     without_some(vectors, model.word_dropout).dropout(embedding_dropout(model))
 }
@@ -35,10 +34,7 @@ pub(super) fn embedding_dropout(model: &ModelConfig) -> f64 {
     model.embedding_dropout.unwrap_or(model.dropout)
 }
 
-/// Returns a trainer that minimizes `loss` with the optimizer of the config, over `steps` steps.
-///
-/// # Errors
-/// The errors of [`Trainer::new`]; also if the parameters need more memory than is available.
+/// Returns a trainer that minimizes `loss` over `steps` steps; an error, if the parameters exceed the available memory.
 pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) -> Result<Trainer> {
     // An invalid program is skipped here: `Trainer::new` below returns its error.
     let mut groups = Vec::new();
@@ -50,7 +46,6 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
     Ok(paced(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
 }
 
-/// Checks that the parameters fit into the available memory.
 fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     // A parameter takes 16 bytes: the value, the gradient and two moments of the optimizer, each an `f32`.
     let bytes = parameters.saturating_mul(16);
@@ -67,7 +62,6 @@ fn fits(parameters: u128, available: Option<u64>) -> Result<()> {
     }
 }
 
-/// Returns the learning-rate schedule of the config over `steps` steps.
 fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     let least = training.rate / 100.0;
     let behind = steps.saturating_sub(training.warm_up).max(1);
@@ -86,7 +80,6 @@ fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     if training.warm_up > 0 { schedule.warm_up(training.warm_up) } else { schedule }
 }
 
-/// Returns the optimizer of the config with these groups of parameters, for a training of `steps` steps.
 fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optimizer> {
     let training = &config.training;
     macro_rules! set {
@@ -117,7 +110,6 @@ fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optim
     }
 }
 
-/// Adds parameter averaging, the learning-rate plateau and early stopping; `epoch` is the number of steps per epoch.
 fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {
     let since = epoch.saturating_mul(training.averaging_from as usize) as u64;
     let averaging = match training.averaging {
@@ -159,7 +151,6 @@ pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     if config.training.averaging == Average::None { table.sparse() } else { table }
 }
 
-/// Returns the number of training steps in all epochs, for `texts` training texts.
 pub(super) fn steps(config: &Config, texts: usize) -> usize {
     (config.training.epochs as usize).saturating_mul(texts.div_ceil(config.training.batch))
 }
@@ -201,8 +192,7 @@ pub(super) fn limits(config: &Config, specials: &[&str]) -> Limits {
 pub(super) const WORDS: &str = "words";
 pub(super) const TABLE: &str = "words.weight";
 
-/// Copies the pre-trained word vectors of the file `text.vectors` into the model. Returns a line for people with the
-/// share of running words (all occurrences of words) that have a vector; `None` if `text.vectors` is not set.
+/// Copies the vectors of `text.vectors` into the model. Returns a line with the share of running words that have a vector.
 pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
     let path = config.text.vectors.as_ref().filter(|_| Config::has(config.run.task, "text.vectors"));
     let Some(path) = path else { return Ok(None) };

@@ -2,7 +2,6 @@
 
 use unpadded::data::Tokenizer;
 
-/// A text to which tokens are added one by one.
 pub(super) struct Pieces<'a> {
     cut: &'a Tokenizer,
     /// The last tokens of the text: the text of a token depends on the tokens before this token.
@@ -12,8 +11,7 @@ pub(super) struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// The number of earlier tokens that are kept, and the number of tokens after which text is no longer kept back. A
-    /// character may consist of up to four tokens.
+    /// The number of tokens that are kept, and the number after which text is passed on: a character has up to four tokens.
     const LOOKED_AT: usize = 8;
 
     pub(super) fn new(cut: &'a Tokenizer) -> Self {

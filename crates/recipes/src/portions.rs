@@ -25,18 +25,15 @@ pub(super) const TAG: &str = "tag";
 /// A function that gets each class of a record: what it is (`label` or `tag`), its name, and a function that returns its location.
 pub(super) type EachClass<'a> = &'a mut dyn FnMut(&'static str, &str, &dyn Fn() -> Option<String>);
 
-/// The right answers of a kind of record, by which the portions of the data are compared.
 pub(super) trait RecordAnswers {
     type Record: Record;
     /// Whether an input may have several right answers, such as the translations of a source.
     const MANY_ANSWERS: bool = false;
 
-    /// Passes each class of a record to a callback. By default, a record has no class, for example if its answer is a text or a
-    /// number.
+    /// Passes each class of a record to a callback; a translation or a number has no class.
     fn classes(_: &Config, _: &Self::Record, _each: EachClass<'_>) {}
 
-    /// Returns a hash of the right answer of a record. Records with equal inputs contradict each other if
-    /// their hashes differ.
+    /// Returns a hash of the right answer. Records with equal inputs contradict each other if their hashes differ.
     fn answer(_: &Config, record: &Self::Record) -> u64 {
         record.fingerprint(Fingerprint::default()).finish()
     }
@@ -47,7 +44,6 @@ pub(super) fn location(record: &impl Record) -> Option<String> {
     record.file_line().map(|place| place.to_string())
 }
 
-/// Maximum number of classes that a message names.
 const NAMED: usize = 10;
 
 /// How often a class, a label or a tag, occurs in the training data.
@@ -92,7 +88,6 @@ impl ClassCounts {
         self.0.iter().flat_map(BTreeMap::values)
     }
 
-    /// Returns the names of all classes.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.all().map(|class| class.held_out.name.as_str())
     }
@@ -101,12 +96,10 @@ impl ClassCounts {
         &self.0[usize::from(what == TAG)]
     }
 
-    /// Returns whether a training text has a class.
     fn is_trained(&self, what: &str, name: &str) -> bool {
         self.of(what).get(name).is_some_and(|class| class.train > 0)
     }
 
-    /// Removes the labels, because the model does not learn them.
     pub(super) fn without_labels(&mut self) {
         self.0[0].clear();
     }
@@ -118,7 +111,6 @@ impl ClassCounts {
         Vocabulary::counted(entries).map_err(twice)
     }
 
-    /// Returns whether a record has a class that no training text has.
     pub(super) fn is_unseen<M: RecordAnswers>(&self, config: &Config, record: &M::Record) -> bool {
         let mut found = false;
         M::classes(config, record, &mut |what, name, _| found |= !self.is_trained(what, name));
@@ -138,12 +130,10 @@ impl ClassCounts {
         Ok(())
     }
 
-    /// Returns the classes that no training text has.
     pub(super) fn unseen(&self) -> impl Iterator<Item = &UnseenLabel> {
         self.all().filter(|class| class.train == 0).map(|class| &class.held_out)
     }
 
-    /// Returns warnings about the classes of a file that no training text has.
     fn warnings(&self, name: &str) -> Vec<String> {
         let mut unseen: Vec<UnseenLabel> = self.unseen().cloned().collect();
         // Rows of features have no known lines.
@@ -178,7 +168,6 @@ impl ClassCounts {
     }
 }
 
-/// The spellings of a missing value that programs such as pandas write.
 const MISSING: [&str; 9] = ["NaN", "nan", "NAN", "None", "null", "NULL", "Null", "<NA>", "NaT"];
 
 /// Returns the name of a class without case and blanks; equal numbers have equal results.
@@ -201,9 +190,8 @@ pub(super) fn listed(names: &[String]) -> String {
 /// The bits of a key that are a hash of the right answer; the other bits are a hash of the input.
 const ANSWER: u64 = 0xffff;
 
-/// Returns the key of a record: a hash of the input, and in the last bits a hash of the right answer. A key has 8 bytes, so records
-/// in files larger than memory take little of it. With 48 bits for the input, a million texts give a wrong match with a
-/// probability below 1 %.
+/// Returns a hash of the input and, in the last bits, of the right answer. It has 8 bytes, since files may exceed memory. With 48
+/// bits for the input, a million texts give a wrong match with a probability below 1 %.
 fn key<M: RecordAnswers>(config: &Config, record: &M::Record) -> u64 {
     let answer = if M::MANY_ANSWERS { 0 } else { M::answer(config, record) };
     (record.input(Fingerprint::default()).finish() & !ANSWER) | (answer & ANSWER)
@@ -215,7 +203,6 @@ fn contradictions(keys: &[u64]) -> usize {
     alike.filter(|alike| alike.first() != alike.last()).count()
 }
 
-/// The records of a file that another portion also has.
 #[derive(Default)]
 struct SharedRecords {
     all: u64,
@@ -240,7 +227,6 @@ impl SharedRecords {
         }
     }
 
-    /// Returns a warning, if records are shared; `are` says what they are in the other portion.
     fn warning(&self, (name, records): (&str, &str), are: &str) -> Option<String> {
         let Self { all, shared, contradicting, places } = self;
         let places = first_places(places, *shared);
@@ -260,13 +246,10 @@ impl SharedRecords {
 #[derive(Default)]
 pub(super) struct PortionFacts {
     pub(super) classes: ClassCounts,
-    /// The keys of the training records, and of the held-out records.
     seen: [Vec<u64>; 2],
-    /// The name of the held-out records.
     held_out: String,
     /// The held-out records that the training records have, too.
     shared: SharedRecords,
-    /// Whether a record of `data.dev` has no class.
     bare: bool,
 }
 
@@ -286,15 +269,11 @@ impl PortionFacts {
         self.seen[usize::from(portion != Portion::Train)].push(key);
     }
 
-    /// Ends the pass over the training file: the records that follow are of `data.dev`.
     pub(super) fn trained(&mut self) {
         self.seen[0].sort_unstable();
     }
 
-    /// Returns warnings about the records and the classes of the training file and of the held-out records.
-    ///
-    /// # Errors
-    /// The errors of [`fitting`], if the held-out records are a file.
+    /// Returns warnings about the training file and the held-out records, which [`fitting`] checks if they are a file.
     pub(super) fn said<M: RecordAnswers>(
         &mut self,
         train: &str,
@@ -327,13 +306,11 @@ impl PortionFacts {
         Ok(said)
     }
 
-    /// Begins the pass over a test file.
     pub(super) fn test(&self) -> TestRecords<'_> {
         TestRecords { known: self, classes: ClassCounts::default(), bare: false, shared: Default::default() }
     }
 }
 
-/// Returns what the shared records of a file are in another portion.
 fn are<M: RecordAnswers>(kind: &str, of: Option<&str>) -> String {
     let of = of.map_or_else(String::new, |of| format!(" of `{of}`"));
     let records = M::Record::PLURAL;
@@ -367,10 +344,7 @@ impl TestRecords<'_> {
         }
     }
 
-    /// Returns warnings about the test file.
-    ///
-    /// # Errors
-    /// The errors of [`fitting`].
+    /// Returns warnings about the test file, or the error of [`fitting`].
     pub(super) fn end<M: RecordAnswers>(mut self, name: &str) -> Result<Vec<String>> {
         for (own, known) in self.classes.0.iter_mut().zip(&self.known.classes.0) {
             // The model does not learn a kind of class that the training lacks.
@@ -411,10 +385,7 @@ pub(super) fn fitting<'a>(
     Err(error.noted(format!("`data.label` sets the column of the {what}s; `data.binary` changes labels")))
 }
 
-/// Returns lines for people about the folds of a cross-validation.
-///
-/// # Errors
-/// If there are more folds than records that may be in different folds.
+/// Returns a line about the folds of a cross-validation; an error, if they outnumber the records that can be in different folds.
 pub(super) fn check_folds<M: RecordAnswers>(
     records: &DataSet<M::Record>,
     fold: Fold,

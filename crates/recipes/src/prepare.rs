@@ -8,43 +8,37 @@ use unpadded::data::{Loader, TokenCounts, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{DataSet, Passes as _, ReadOptions, Record};
+use unpadded_text::{DataSet, ReadOptions, Record};
 
 use super::config::Config;
 use super::evaluation::count_of;
 use super::labels::none;
 use super::net;
 use super::portions::{Portion, PortionFacts, check_folds};
-use super::recipe::{RecordModel, ScoredFile, TestFile};
+use super::recipe::{RecordModel, TestFile};
 use super::started::Origin;
 use super::texts::Texts;
 use super::training::{
     DataMemory, HeldOutScorer, HeldOutTexts, Paths, Preparation, READ_AS, of_training, one_in, read_as,
-    read_otherwise, skipped,
+    read_otherwise, skipped, too_few,
 };
 
-/// Counts of the records of a data set.
 #[derive(Default)]
 pub(super) struct RecordCounts {
     /// The tokens of the training records, for the vocabulary.
     tokens: TokenCounts,
     /// The tokens of all other records, for the coverage of the vocabulary.
     dev_tokens: TokenCounts,
-    /// The length of each training record in tokens.
     pub(super) lengths: Vec<usize>,
-    /// The number of all other records.
     pub(super) dev: usize,
     pub(super) held_out: HeldOutTexts,
-    /// The classes and the keys of all records.
     pub(super) facts: PortionFacts,
     /// The number of records that stay in training since only they have a class.
     kept: usize,
-    /// A line for people about the folds of a cross-validation.
     folds: Option<String>,
 }
 
 impl RecordCounts {
-    /// Counts a record and its tokens.
     pub(super) fn add(&mut self, tokens: impl Iterator<Item: AsRef<str>>, portion: Portion) {
         let is_train = portion == Portion::Train;
         let counts = if is_train { &mut self.tokens } else { &mut self.dev_tokens };
@@ -52,7 +46,6 @@ impl RecordCounts {
         if is_train { self.lengths.push(length) } else { self.dev += 1 }
     }
 
-    /// Returns a message about the records that stay in training since only they have a class.
     fn kept_said<R: Record>(&self) -> Option<String> {
         let (kept, plural) = (self.kept, R::PLURAL);
         let (stay, only) = match kept {
@@ -88,35 +81,19 @@ impl RecordCounts {
     }
 }
 
-/// A function that returns the first records of the training part, at most as many as given.
 pub(super) type FirstRecords<'a, R> = &'a dyn Fn(usize) -> Result<Vec<R>>;
-
-const TOO_FEW: &str = "too few records";
-
-/// Marks an error about records that are too few for a training.
-pub(super) fn too_few(error: Error) -> Error {
-    error.caused_by(std::io::Error::other(TOO_FEW))
-}
-
-/// Returns whether an error is about records that are too few for a training.
-pub(super) fn is_too_few(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|cause| cause.to_string() == TOO_FEW)
-}
 
 /// The counts of a task, from which its vocabularies are made: one pass over the records, before the network is built.
 pub(super) trait TaskSurvey<'a>: Sized {
     type Record: Record;
     type Model: RecordModel<Record = Self::Record>;
 
-    /// Returns the records that come with the program: the training part, or the held-out part.
     fn embedded(train: bool) -> Result<DataSet<Self::Record>>;
 
-    /// Returns the number n such that one of n records is held out.
     fn one_in(config: &Config, _all: &Texts<Self::Record>) -> Result<u64> {
         Ok(one_in(config))
     }
 
-    /// Opens the training records.
     fn open(
         path: &Path,
         within: (&Config, DataMemory),
@@ -125,20 +102,17 @@ pub(super) trait TaskSurvey<'a>: Sized {
         Texts::open(path, within, options)
     }
 
-    /// Opens the records of `data.dev` with the options that were detected in the training records; also returns a line for
-    /// people about what is left out of them.
+    /// Opens `data.dev` as the training records were read; also returns a line about what is left out.
     fn open_dev(
         train: &Texts<Self::Record>,
         path: &Path,
         within: (&Config, DataMemory),
     ) -> Result<(Texts<Self::Record>, Option<String>)> {
-        Ok((Texts::open(path, within, &train.read_as().clone().phrases(false))?, None))
+        Ok((Texts::open(path, within, &train.options().clone().phrases(false))?, None))
     }
 
-    /// Begins the pass over the records; `first` returns the first records that are not held out.
     fn begin(config: &'a Config, first: FirstRecords<'_, Self::Record>, from: &Origin) -> Result<Self>;
 
-    /// Counts a record.
     fn count(&mut self, record: &Self::Record, portion: Portion, counts: &mut RecordCounts);
 
     /// Checks the training records and the records held out from them, before the pass over `data.dev`.
@@ -146,11 +120,9 @@ pub(super) trait TaskSurvey<'a>: Sized {
         Ok(())
     }
 
-    /// Makes the vocabularies and the samples, and builds the network.
     fn end(self, texts: &mut TrainingTexts<'_, Self::Record>, tokens: TokenCounts) -> Result<TaskNetwork>;
 }
 
-/// The records of a training, after the pass over them.
 pub(super) struct TrainingTexts<'a, R> {
     pub(super) train: Texts<R>,
     pub(super) dev: Texts<R>,
@@ -160,13 +132,9 @@ pub(super) struct TrainingTexts<'a, R> {
     pub(super) counts: RecordCounts,
 }
 
-/// A task with its samples and its network.
 pub(super) struct TaskNetwork {
-    /// The batches of the training records and of the other records, in the order of the files.
     pub(super) loaders: [Loader; 2],
-    /// The trainer with the vocabularies and notes of the task.
     pub(super) trainer: Trainer,
-    /// The name of the metric that decides which epoch is the best.
     pub(super) metric: &'static str,
     /// The vocabulary of the tokens that the model reads, and the options of the training files; `None` for rows of features.
     pub(super) reading: Option<(Vocabulary, ReadOptions)>,
@@ -176,7 +144,6 @@ pub(super) struct TaskNetwork {
     pub(super) said: [Vec<String>; 3],
 }
 
-/// Reads the records of a config, and builds the model.
 pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -> Result<Preparation> {
     let Paths { train, dev, test, from, memory, too_few, .. } = paths;
     let (own, given, within) = (train.is_some(), dev.is_some(), (config, memory));
@@ -191,7 +158,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let one_in = if divides { S::one_in(config, &train)? } else { 0 };
     let begin = |first: FirstRecords<'_, S::Record>| S::begin(config, first, &from);
     let (mut survey, mut counts, [train, held]) = divided::<S>(train, (one_in, config), &begin)?;
-    survey.check(&counts, &train.name())?;
+    survey.check(&counts, &train.called())?;
     let dev = match dev {
         Some(dev) => dev,
         None if divides => held,
@@ -204,9 +171,9 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
             survey.count(record, Portion::Dev, &mut counts);
         })?;
     }
-    (counts.held_out.divided, counts.held_out.name) = (divides, dev.name().into_owned());
+    (counts.held_out.divided, counts.held_out.name) = (divides, dev.called().into_owned());
     if !too_few {
-        counts.both::<S::Model>([&train.name(), &dev.name()], config)?;
+        counts.both::<S::Model>([&train.called(), &dev.called()], config)?;
     }
     let tokens = std::mem::take(&mut counts.tokens);
     let mut texts = TrainingTexts { train, dev, given, from: &from, counts };
@@ -216,10 +183,10 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let (mut coverage, mut vectors, mut otherwise) = (None, None, None);
     let TrainingTexts { train, dev, mut counts, .. } = texts;
     // The task has removed the classes that its model does not learn.
-    let warnings = counts.facts.said::<S::Model>(&train.name(), &dev.name(), divides)?;
+    let warnings = counts.facts.said::<S::Model>(&train.called(), &dev.called(), divides)?;
     // Rows of features have no words, and other rows are read as the training rows.
     if let Some((words, note)) = reading {
-        otherwise = read_otherwise(&dev.name(), dev.read_as(), train.read_as());
+        otherwise = read_otherwise(&dev.called(), dev.options(), train.options());
         trainer = trainer.note(READ_AS, note.phrases(false).to_note());
         coverage = counts.dev_tokens.coverage(&words);
         vectors = net::vectors(config, &mut trainer, &words)?;
@@ -227,15 +194,15 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let ([known, held], [before, after, last]) = (known, said);
     let (records, plural) = (counts.lengths.len(), S::Record::PLURAL);
     let mut said =
-        vec![format!("{}: {records} {plural}{known}; {} held out{held}", train.name(), counts.dev)];
-    said.extend(before.into_iter().chain(read_as(train.read_as())).chain(dropped.flatten()).chain(after));
+        vec![format!("{}: {records} {plural}{known}; {} held out{held}", train.called(), counts.dev)];
+    said.extend(before.into_iter().chain(read_as(train.options())).chain(dropped.flatten()).chain(after));
     said.extend(otherwise.filter(|_| given && !too_few));
     said.extend(train.said_of_memory(&data, memory));
     said.extend(dev.said_of_memory(&dev_data, memory).filter(|_| given && !too_few));
     said.extend(last);
     let parts = [Some(&train), (given && !too_few).then_some(&dev)].into_iter().flatten();
-    let reports = parts.clone().filter_map(|of| of.read_as().skipped()).collect();
-    said.extend(parts.filter_map(|of| skipped(&of.name(), of.read_as())));
+    let reports = parts.clone().filter_map(|of| of.options().skipped()).collect();
+    said.extend(parts.filter_map(|of| skipped(&of.called(), of.options())));
     said.extend(vectors);
     said.extend(counts.kept_said::<S::Record>().into_iter().chain(counts.folds).chain(warnings));
     let score_held_out = score_held_out::<S::Model>(dev, within, &mut said);
@@ -244,7 +211,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
         train: Box::new(data),
         dev: Box::new(dev_data),
         test,
-        name: train.name().into_owned(),
+        name: train.called().into_owned(),
         metric,
         coverage,
         lengths: counts.lengths,
@@ -257,11 +224,9 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     })
 }
 
-/// The counts of a pass, and the training part and the held-out part.
 type DividedRecords<S, R> = (S, RecordCounts, [Texts<R>; 2]);
 
-/// Divides records into a training part and a held-out part, in one pass that counts each record. One in `one_in` records is held
-/// out, or the fold of the config.
+/// Divides records in one pass that counts them: one in `one_in` is held out, or the fold of the config.
 fn divided<'a, S: TaskSurvey<'a>>(
     all: Texts<S::Record>,
     (one_in, config): (u64, &Config),
@@ -307,8 +272,7 @@ fn divided<'a, S: TaskSurvey<'a>>(
     }
 }
 
-/// Returns a function that scores a model on held-out records, as a test file is scored. The records stay in memory during the
-/// training, so the function is `None`, with a message in `said`, if they take more than a quarter of the memory for texts.
+/// Returns a function that scores held-out records, which stay in memory; `None`, with a message in `said`, if they are too large.
 fn score_held_out<M: RecordModel>(
     texts: Texts<M::Record>,
     (config, memory): (&Config, DataMemory),
@@ -324,7 +288,7 @@ fn score_held_out<M: RecordModel>(
     if bytes > memory.texts() / 4 {
         said.push(format!(
             "{}: the {} exceed {}, a 32nd of the memory limit, so the training does not write a table of their scores",
-            texts.name(),
+            texts.called(),
             M::Record::PLURAL,
             unpadded::memory::shown(memory.texts() as u128 / 4)
         ));
@@ -332,8 +296,8 @@ fn score_held_out<M: RecordModel>(
     }
     let config = config.clone();
     Some(Box::new(move |by: &Predictor| {
-        let path = &*texts.name().into_owned();
+        let path = &*texts.called().into_owned();
         let file = &TestFile { path, config: &config, known: by };
-        M::load(by, &config)?.scored(ScoredFile { by, file, texts }, &mut |_| ())
+        M::load(by, &config)?.scored(file, texts, &mut |_| ())
     }))
 }

@@ -21,15 +21,12 @@ pub struct Preview {
 }
 
 impl Preview {
-    /// Number of records in a preview.
     pub(super) const SHOWN: usize = 3;
 
-    /// Returns a preview of `records`, which were read with these options.
     pub(super) fn new(options: &ReadOptions, records: Vec<String>) -> Self {
         Self { said: read_as(options), how: options.to_json(), records }
     }
 
-    /// Returns a preview of the first records of files; `line` formats a record as a line.
     pub(super) fn of<R: Record>(
         path: &Path,
         options: &ReadOptions,

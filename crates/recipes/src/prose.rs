@@ -10,14 +10,12 @@ use unpadded_text::{PlainFiles, PlainSource, PlainText, ReadOptions};
 use super::config::Config;
 use super::training::{Column, DataMemory, options, read_as};
 
-/// The names of the feeds: the tokens, and the next tokens.
 pub(super) const FEEDS: [&str; 2] = ["x", "y"];
 /// The functions that pass `data.text` and `data.label` to the read options; a language model reads no label column.
 pub(super) const COLUMNS: [Column; 2] = [|o, column| o.text(column), |o, _| o];
 /// The number of tokens per window, within which gradients are propagated.
 pub(super) const STEPS: usize = 64;
 
-/// The text of a language model: in memory, or in files that may be larger than memory.
 pub(super) enum Prose {
     Held(PlainText),
     InFiles(PlainFiles, TokenWindow),
@@ -26,9 +24,7 @@ pub(super) enum Prose {
 /// The limit of the token ids in memory; the ids of a longer text are in a temporary file.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum TokenWindow {
-    /// Maximum number of tokens.
     Tokens(usize),
-    /// Maximum memory in bytes.
     Bytes(usize),
 }
 
@@ -44,8 +40,7 @@ impl TokenWindow {
 }
 
 impl Prose {
-    /// Opens the text of a path. The text stays in its files if the config sets `data.window`, or if the text would exceed the
-    /// share of the memory limit for texts; otherwise, the text is read into memory.
+    /// Reads a text into memory, unless it exceeds its share of the memory limit, or the config sets `data.window`.
     pub(super) fn open(path: impl AsRef<Path>, config: &Config, memory: DataMemory) -> Result<Self> {
         let (path, options) = (path.as_ref(), options(config, COLUMNS)?);
         if let Some(window) = config.data.window {
@@ -57,8 +52,7 @@ impl Prose {
         })
     }
 
-    /// Returns a message about the part of the text that is in memory. Returns `None` if the whole text is in memory, or if
-    /// the config sets the window. `data` has the ids of this text.
+    /// Returns a message about what is in memory; `None` if it is the whole text, or if the config sets the window.
     pub(super) fn said_of_memory(
         &self,
         data: &Continuous,
@@ -121,14 +115,12 @@ impl Prose {
         self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
     }
 
-    /// Counts the tokens of the text.
     pub(super) fn count(&self, cut: &Tokenizer) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |piece| count += cut.tokens(piece).count())?;
         Ok(count)
     }
 
-    /// Returns the ids of the text's tokens.
     pub(super) fn ids<'a>(
         &'a self,
         cut: &'a Tokenizer,
@@ -140,8 +132,7 @@ impl Prose {
         })
     }
 
-    /// Returns the token ids as parallel streams. `count` is the number of tokens. There is one stream per 16 windows,
-    /// but at least one stream and at most `most` streams.
+    /// Returns the ids of `count` tokens as streams: one per 16 windows, and from one to `most`.
     pub(super) fn stream(
         &self,
         most: usize,

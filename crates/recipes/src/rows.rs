@@ -23,11 +23,11 @@ use super::net;
 use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
+use super::recipe::{AnsweringModel, RecordModel, TestFile};
 use super::sections::DecodingConfig;
 use super::started::{Origin, Table};
 use super::texts::Texts;
-use super::training::{Case, Column, DataMemory, ModelFacts, Paths, Preparation, Truth, batches, options};
+use super::training::{Case, Column, DataMemory, Paths, Preparation, Truth, batches, options};
 
 const FEEDS: [&str; 2] = ["features", "label"];
 /// The name of the note with the number of features in training; only the checkpoint of a model of rows has this note.
@@ -37,10 +37,8 @@ const FIRST: &str = "first index";
 /// Maximum number of features: each feature has a vector in memory, and a larger index is probably a mistake.
 const MOST: usize = 1 << 21;
 
-/// The settings of the model that the network for rows uses.
 const USED: [&str; 3] = ["model.embedding", "model.hidden", "model.dropout"];
 
-/// Returns whether a path of training data has rows of features, not texts.
 pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     match &config.data.format {
         Some(format) => Ok(format.parse::<FileFormat>()? == FileFormat::Libsvm),
@@ -48,7 +46,6 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
     }
 }
 
-/// A trained classifier of rows of features.
 pub(super) struct Classifier;
 
 impl AnsweringModel for Classifier {
@@ -131,8 +128,13 @@ impl RecordModel for Classifier {
         loader(file.config, held(rows)?, noted(file.known)?.0, file.known.vocabulary(LABELS)?)
     }
 
-    fn scored(&self, of: ScoredFile<'_, LabelledRow>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        let ScoredFile { by, file, texts: rows } = of;
+    fn scored(
+        &self,
+        file: &TestFile<'_>,
+        rows: Texts<LabelledRow>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let by = file.known;
         let (columns, first) = noted(file.known)?;
         let known = file.known.vocabulary(LABELS)?;
         let mut scores = labels::LabelScores::new(known);
@@ -141,7 +143,7 @@ impl RecordModel for Classifier {
             for ((number, row), p) in part.iter().zip(found.chunks_exact(known.len())) {
                 // Adding 0.0 changes a label −0 to 0.
                 let (text, label) = (case(row, first).text, (row.label + 0.0).to_string());
-                let place = || format!("record {number} of `{}`", rows.name());
+                let place = || format!("record {number} of `{}`", rows.called());
                 scores.add((&text, &label), &place, row.indices.len(), p, each);
             }
             Ok(())
@@ -150,8 +152,7 @@ impl RecordModel for Classifier {
     }
 }
 
-/// Refuses settings that rows of features do not have. Returns warnings about ignored settings: the network for rows uses only
-/// three settings of the model, and no setting of the text.
+/// Refuses settings that rows of features do not have, and returns warnings about ignored settings of the text.
 fn unused(config: &Config) -> Result<Vec<String>> {
     const EXPECTED: &str = "the default for rows of features, which have no words and one label each";
     let beside = [
@@ -182,7 +183,6 @@ fn unused(config: &Config) -> Result<Vec<String>> {
     Ok(ignored)
 }
 
-/// The survey of rows, which counts only what each task counts.
 struct RowSurvey<'a>(&'a Config);
 
 impl<'a> TaskSurvey<'a> for RowSurvey<'a> {
@@ -221,7 +221,7 @@ impl<'a> TaskSurvey<'a> for RowSurvey<'a> {
         path: &Path,
         (_, memory): (&Config, DataMemory),
     ) -> Result<(Texts<LabelledRow>, Option<String>)> {
-        let (dev, dropped) = fitting(path, held(train)?.columns(), train.read_as(), memory)?;
+        let (dev, dropped) = fitting(path, held(train)?.columns(), train.options(), memory)?;
         Ok((Texts::Held(dev), dropped))
     }
 
@@ -261,20 +261,17 @@ fn held(rows: &Texts<LabelledRow>) -> Result<&LabelledRows> {
     }
 }
 
-/// Returns the probability of each label for each row.
 fn found(predictor: &Predictor, rows: &Variable) -> Result<Vec<f32>> {
     let found = predictor.run(&[(FEEDS[0], rows)], &[PROBABILITIES])?;
     let found = found.first().map(|found| found.as_slice::<f32>()).transpose()?;
     Ok(found.unwrap_or_default().to_vec())
 }
 
-/// Returns rows as the value of the feed of features.
 fn sparse<'a>(columns: usize, rows: impl Iterator<Item = &'a LabelledRow>) -> Result<Variable> {
     let entries = rows.map(|row| row.indices.iter().copied().zip(row.values.iter().copied()));
     Variable::new(Csr::from_rows(columns, entries)?, None)
 }
 
-/// Reads a file of rows; returns an error if the rows exceed their share of the memory limit.
 fn within(path: &Path, options: &ReadOptions, memory: DataMemory) -> Result<LabelledRows> {
     match RecordSource::read(&[path.to_owned()], options, memory.texts())? {
         RecordSource::Memory(rows) => Ok(rows),
@@ -303,9 +300,8 @@ fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabul
     Ok(batches(rows.loader(FEEDS, columns, unpadded_text::Target::Class(labels))?, config))
 }
 
-/// Returns the number of features and the index of the first feature from the notes of a model; 1 for a model without a note on
-/// the index.
-fn noted(known: &dyn ModelFacts) -> Result<(usize, FirstIndex)> {
+/// Returns the number of features and, 1 without a note, the index of the first feature from the notes of a model.
+fn noted(known: &Predictor) -> Result<(usize, FirstIndex)> {
     let wrong = |note: &str, expected: &str, got: &str| {
         Error::of(ErrorKind::Format, format!("note `{note}` of the checkpoint"), expected, got)
     };
@@ -316,8 +312,7 @@ fn noted(known: &dyn ModelFacts) -> Result<(usize, FirstIndex)> {
     Ok((columns, first.ok_or_else(|| wrong(FIRST, "0 or 1", &format!("`{note}`")))?))
 }
 
-/// Returns a row as a text with its right answer. The text has the entries as in a line of the file, and the right answer
-/// is the label.
+/// Returns a row as a text of its entries, as in a line of the file, with the label as its right answer.
 fn case(row: &LabelledRow, first: FirstIndex) -> Case {
     let entry = |(index, value): (&i64, &f32)| format!("{}:{value}", index.saturating_add(first.number()));
     let entries = row.indices.iter().zip(&row.values).map(entry);

@@ -5,15 +5,12 @@ use unpadded::op::philox;
 
 /// Maximum number of groups that are resampled; with more texts, a group consists of several texts.
 const GROUPS: u64 = 10_000;
-/// Number of bootstrap samples.
 const RESAMPLES: u32 = 1_000;
-/// The seed of the random draws of all bootstraps.
 const SEED: u32 = 41;
 
 /// With fewer texts than this, the interval of a share of texts is Wilson's, since the bootstrap interval of a share is then too
 /// short: with 30 texts, it contains the true accuracy in 89.7 % of all samples, not in 95 %.
 const FEW: f64 = 100.0;
-/// The 97.5th percentile of the standard normal distribution.
 const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// How a figure, such as accuracy, is computed from the summed counts; the counts are indexed by column.
@@ -26,7 +23,6 @@ pub(super) enum FigureFn {
 }
 
 impl FigureFn {
-    /// Returns the value of the figure for summed counts.
     pub(super) fn value(self, sums: &[f64]) -> f64 {
         match self {
             Self::Share(hits, texts) => ratio(sums[hits], sums[texts]),
@@ -35,8 +31,7 @@ impl FigureFn {
     }
 }
 
-/// Returns the 95 % score interval of a share (Wilson, "Probable inference, the law of succession, and statistical inference",
-/// 1927); `None` without texts.
+/// Returns the 95 % score interval of a share (Wilson, 1927); `None` without texts.
 fn wilson(hits: f64, texts: f64) -> Option<[f64; 2]> {
     let (share, z) = (hits / texts, NORMAL * NORMAL / texts);
     let middle = (share + z / 2.0) / (1.0 + z);
@@ -44,17 +39,15 @@ fn wilson(hits: f64, texts: f64) -> Option<[f64; 2]> {
     (texts > 0.0).then(|| [(middle - half).max(0.0), (middle + half).min(1.0)])
 }
 
-/// The counts of each text, in columns, for bootstrap resampling. Each of the first 10,000 texts is a group; each
-/// later text is added to a group that a hash of the text's index selects. The limit of 10,000 groups bounds the
-/// memory, and two models on the same texts have equal groups.
+/// The counts of each text, in columns. After 10,000 texts, which bounds the memory, each text is added to one of their groups by a
+/// hash of its index, so that models on the same texts have equal groups.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bootstrap {
     groups: Vec<Vec<f64>>,
-    texts: u64,
+    pub(super) texts: u64,
 }
 
 impl Bootstrap {
-    /// Adds the counts of the next text, each with the index of a column.
     pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
         let group = match self.texts < GROUPS {
             true => self.texts,
@@ -80,11 +73,6 @@ impl Bootstrap {
         }
     }
 
-    /// Returns the number of texts that were added.
-    pub(super) fn texts(&self) -> u64 {
-        self.texts
-    }
-
     fn width(&self) -> usize {
         self.groups.iter().map(Vec::len).max().unwrap_or(0)
     }
@@ -96,10 +84,9 @@ impl Bootstrap {
         total
     }
 
-    /// Returns the 95 % interval of each figure; `None` if there are fewer than two texts, or if the figure is undefined. The
-    /// interval of a share of fewer than 100 texts is Wilson's. The ends of any other interval are the 2.5th and the 97.5th
-    /// percentile over 1,000 samples of the texts, drawn with replacement (Efron, "Bootstrap methods: another look at the
-    /// jackknife", 1979). Up to 10,000 texts, the intervals do not depend on the order of the texts.
+    /// Returns the 95 % interval of each figure; `None` for fewer than two texts or an undefined figure. For a share of few texts,
+    /// it is Wilson's; else it has the 2.5th and the 97.5th percentile over samples drawn with replacement (Efron, 1979). Up to
+    /// 10,000 texts, intervals do not depend on the order of the texts.
     pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
@@ -127,11 +114,9 @@ impl Bootstrap {
         values.into_iter().zip(figures).map(interval).collect()
     }
 
-    /// Returns the two-sided p value for the difference of a figure between two models on the same texts. The test is the
-    /// paired bootstrap test of sacreBLEU (Riezler and Maxwell, "On some pitfalls in automatic evaluation and
-    /// significance testing for MT", 2005). The p value is the share of 1,000 samples in which the difference is at least as far
-    /// from the mean difference as the observed difference is from 0. Returns `None` if the models have different
-    /// numbers of texts, or fewer than two texts, or if the figure is undefined.
+    /// Returns the two-sided p value of the paired bootstrap test of sacreBLEU (Riezler and Maxwell, 2005): the share of samples
+    /// whose difference is as far from the mean difference as the observed difference is from 0. `None` for other or fewer than two
+    /// texts, or for an undefined figure.
     pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;

@@ -11,8 +11,7 @@ use self::Task::{Classify, Lm, Tag, Translate};
 use super::byte_size::ByteSize;
 use super::settings::{SettingKey, Value, choice, section};
 
-/// The name of the note with the task in the checkpoint of a recipe. The note `CONFIG` has the config of the training
-/// as TOML.
+/// The names of the notes with the task, and with the config of the training as TOML.
 pub(super) const TASK: &str = "task";
 pub(super) const CONFIG: &str = "config";
 
@@ -196,8 +195,7 @@ pub struct Config {
     pub decoding: DecodingConfig,
 }
 
-/// Maximum number of recurrent layers. Each layer adds operators to the program, so compilation takes seconds with 64
-/// layers and minutes with a thousand.
+/// Maximum number of recurrent layers: 64 layers compile in seconds, a thousand in minutes.
 const MOST_LAYERS: usize = 64;
 // The conditions below have these numbers in their messages.
 const _: () = assert!(MOST_LAYERS == 64 && Executor::MOST_THREADS == 1024 && MOST_PARTS == 65_536);
@@ -212,11 +210,9 @@ const HALF: NumberRange = NumberRange("a share from 0 to 0.5", |x| (0.0..=0.5).c
 const THOUSAND: NumberRange = NumberRange("a number from 0 to 1,000", |x| (0.0..=1e3).contains(&x));
 const DECAY: NumberRange = NumberRange("a number above 0 and below 1", |x| x > 0.0 && x < 1.0);
 const RATIO: NumberRange = NumberRange("a number above 0, at most 1", |x| x > 0.0 && x <= 1.0);
-/// The range of the learning rate and of the clipping norm, with which optimizers compute as `f32`.
 const POSITIVE: NumberRange =
     NumberRange("a number above 0 and at most 3.4e38", |x| x > 0.0 && x <= f32::MAX as f64);
 
-/// A condition on a config that must hold for the value of a setting.
 #[derive(Clone, Copy)]
 struct Condition {
     holds: fn(&Config) -> bool,
@@ -226,12 +222,10 @@ struct Condition {
     got: Option<fn(&Config) -> String>,
 }
 
-/// The declaration of a setting: its name and documentation, and the values that it may have. The methods below add to a
-/// declaration; a line of a table calls them behind the default of the setting.
+/// The declaration of a setting. A line of a table calls the methods behind the default of the setting.
 #[derive(Clone, Copy)]
 pub(super) struct SettingRules {
     pub(super) key: SettingKey,
-    /// Returns the value of the setting; `None` if it has none.
     pub(super) get: fn(&Config) -> Option<Value>,
     /// Sets the setting; an error is the expected value.
     pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,

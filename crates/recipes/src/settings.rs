@@ -37,7 +37,6 @@ impl Value {
     }
 }
 
-/// Formats the value as TOML.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,7 +70,6 @@ fn quoted(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     f.write_str("\"")
 }
 
-/// A type that a setting of a config can have.
 pub(super) trait Setting: Sized {
     /// Describes the values that the type accepts, for error messages.
     fn expected() -> String;
@@ -245,8 +243,7 @@ impl fmt::Display for SettingKey {
     }
 }
 
-/// Declares a table of settings: a struct with the default values for a task, the declarations of the settings, and access to
-/// each setting by name. A line may call methods of `SettingRules` behind the default.
+/// Declares a table of settings: a struct, its defaults by task, and the rules of each setting, by calls behind its default.
 macro_rules! section {
     ($(#[doc = $doc:literal])* $name:ident($task:ident) = $section:literal, $table:ident {
         $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr $(, $rule:ident($($of_rule:tt)*))*;)*

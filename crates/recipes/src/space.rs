@@ -33,7 +33,6 @@ pub(super) enum Values {
     },
 }
 
-/// Formats the values as TOML.
 impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -12,7 +12,7 @@ use unpadded::train::Trainer;
 use unpadded::{AtCaller, Error, ErrorKind, Program, Result, ops};
 
 use super::config::Config;
-use super::sections::{CONFIG, DataConfig, ModelConfig, TASK, Task, TextConfig, Tokens};
+use super::sections::{CONFIG, ModelConfig, TASK, Task, TextConfig, Tokens};
 
 /// The name of the note with the config of the language model whose layers are below the layers of this network.
 const BELOW: &str = "language model";
@@ -244,7 +244,6 @@ impl Trained {
         Ok(())
     }
 
-    /// Copies parameters into the trainer: tables token by token, other parameters by name and shape.
     fn give(&self, trainer: &mut Trainer, task: Task) -> Result<Vec<String>> {
         let mut from = self.checkpoint.clone();
         let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
@@ -329,10 +328,9 @@ fn layer_of(parameter: &str) -> &str {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
 }
 
-/// Copies rows and columns of the parameter `theirs` into the parameter `ours`. On each axis in `axes`, entry i of
-/// `ours` is copied from entry `numbers[i]` of `theirs`; if `numbers[i]` is `None`, the entry of `ours` is unchanged.
-/// The entries of `theirs` after the first `known` entries of an axis, such as the start and end scores of a
-/// conditional random field, are copied in order. Returns `None` if the two shapes do not fit together.
+/// Copies rows and columns of `theirs` into `ours`: on each axis in `axes`, entry `numbers[i]` (`None`: no entry) to entry i.
+/// Entries after the first `known` ones, as the start and end scores of a conditional random field, follow in order. `None` if the
+/// shapes do not fit.
 fn merged(
     ours: &Storage,
     theirs: &Storage,
@@ -372,10 +370,8 @@ fn merged(
     Ok(Some(Dense::from_vec(&to, values)?.into()))
 }
 
-/// Returns the groups of parameters for gradual unfreezing and for lower learning rates at lower levels. There are no
-/// groups unless the training starts from a model and sets `training.unfreeze` or `training.lower_rates`. The top level
-/// has the output layers, or all layers of the task above a language model; the top level is not in any group. Each
-/// lower level of the network is a group; the last group has the word vectors.
+/// Returns the groups of parameters for `training.unfreeze` and `training.lower_rates`: each level of the network is a group, the
+/// last one the word vectors. The top level, the output layers or all layers above a language model, is in no group.
 pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Group> {
     let training = &config.training;
     if training.from.is_none() || (training.unfreeze == 0 && training.lower_rates == 1.0) {
@@ -449,24 +445,20 @@ impl Config {
         let config = file(run).and_then(Checkpoint::load).and_then(|checkpoint| config_of(run, &checkpoint));
         let theirs = config.at_caller()?;
         let mut config = match task {
-            Some(task) if task != theirs.run.task => Self::over(task, &theirs),
+            Some(task) if task != theirs.run.task => {
+                let mut config = Self::new(task);
+                config.model.embedding = theirs.model.embedding;
+                if Self::has(task, "text.tokens") {
+                    let TextConfig { tokens, tokenizer, lowercase, .. } = theirs.text;
+                    config.text = TextConfig { tokens, tokenizer, lowercase, ..config.text };
+                }
+                config
+            }
             _ => theirs,
         };
         config.run.threads = 0;
         config.training.from = Some(run.to_owned());
         Ok(config)
-    }
-
-    /// Returns the defaults of a task, with the tokens and the word vector width of a model that has another task.
-    fn over(task: Task, below: &Self) -> Self {
-        let mut config = Self::new(task);
-        config.model.embedding = below.model.embedding;
-        if Self::has(task, "text.tokens") {
-            let TextConfig { tokens, tokenizer, lowercase, .. } = below.text.clone();
-            config.text = TextConfig { tokens, tokenizer, lowercase, ..config.text };
-        }
-        config.data = DataConfig::default();
-        config
     }
 }
 

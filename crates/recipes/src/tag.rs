@@ -23,31 +23,26 @@ use super::labels::trained_id;
 use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordCheck, RecordModel, ScoredFile, TestFile};
+use super::recipe::{AnsweringModel, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::{Origin, Table};
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::{Texts, add_characters};
 use super::training::{
-    Case, Column, DataMemory, ModelFacts, Paths, Preparation, READ_AS, Truth, options_of, read_as,
-    refuse_texts,
+    Case, Column, DataMemory, Paths, Preparation, READ_AS, Truth, options_of, read_as, refuse_texts,
 };
 use super::vote::Voters;
 use super::{embedded, net, tag_windows};
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
-/// The functions that pass `data.text` and `data.label` to the read options: the columns of the words and of the tags.
 const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
-/// The names of the vocabularies of words, characters, tags and labels. The output of the predicted tags is named like
-/// the vocabulary of tags, the output of label probabilities like the vocabulary of labels.
+/// The names of the vocabularies. The outputs, of tags and of the probabilities of labels, have the same names.
 const WORDS: &str = "words";
 const CHARACTERS: &str = "characters";
 const TAGS: &str = "tags";
-/// The name of the layer that is the conditional random field.
 const CRF: &str = "crf";
 const LABELS: &str = "labels";
 
-/// The parameters with a row or a column per entry of a vocabulary, first the vectors of words and of characters.
 const TABLES: [Table; 7] = [
     Table { form, ..Table::new(net::TABLE, WORDS, &[0]) },
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -61,10 +56,8 @@ const TABLES: [Table; 7] = [
 /// With more than this number of tags, a message warns that the training is slow.
 const MANY_TAGS: usize = 300;
 
-/// The tag ids of the words of a text, and the label of the text with its probability, if the model predicts labels.
 type TextTags = (Vec<i64>, Option<(String, f32)>);
 
-/// A trained tagger, with the other taggers of an ensemble.
 pub(super) struct Tagger {
     others: Voters,
 }
@@ -176,8 +169,13 @@ impl RecordModel for Tagger {
         }))
     }
 
-    fn scored(&self, of: ScoredFile<'_, TaggedText>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        let ScoredFile { by, file, texts } = of;
+    fn scored(
+        &self,
+        file: &TestFile<'_>,
+        texts: Texts<TaggedText>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let by = file.known;
         let (mut scores, entries) = (tag_scores(file.known, &texts)?, Entries::of(file.known)?);
         let (learnt, mut some) = (entries.learnt(), false);
         texts.in_batches(self.batch(), &|text| text.words.iter().map(String::len).sum(), &mut |part| {
@@ -204,7 +202,6 @@ impl RecordModel for Tagger {
     }
 }
 
-/// The counts of a tagger: the characters of the training texts, and how many texts have a label.
 struct WordSurvey<'a> {
     config: &'a Config,
     characters: TokenCounts,
@@ -225,9 +222,9 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
         path: &Path,
         within: (&Config, DataMemory),
     ) -> Result<(Texts<TaggedText>, Option<String>)> {
-        let mut texts = Texts::open(path, within, train.read_as())?;
-        if let (Err(_), Ok(of_train)) = (scheme_of(&[train, &texts]), scheme_of(&[train])) {
-            texts = Texts::open(path, within, &train.read_as().clone().tagging(of_train))?;
+        let mut texts = Texts::open(path, within, train.options())?;
+        if let (Err(_), Ok(of_train)) = (scheme_of(&[&**train, &*texts]), scheme_of(&[&**train])) {
+            texts = Texts::open(path, within, &train.options().clone().tagging(of_train))?;
         }
         Ok((texts, None))
     }
@@ -253,7 +250,7 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
     fn end(self, texts: &mut TrainingTexts<'_, TaggedText>, tokens: TokenCounts) -> Result<TaskNetwork> {
         let Self { config, characters, labelled } = self;
         let TrainingTexts { train, dev, from, counts, .. } = texts;
-        let (tagging, name) = (scheme_of(&[train, dev])?, train.name());
+        let (tagging, name) = (scheme_of(&[&**train, &**dev])?, train.called());
         let (counted, specials) = ((&Tokenizer::whitespace(), tokens), [Vocabulary::UNKNOWN]);
         let words = net::vocabulary(counted, &specials, (from, &TABLES[0]), (config, &name))?;
         let characters =
@@ -266,7 +263,14 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
         }
         let labels = all_labelled.then(|| classes.vocabulary(portions::LABEL)).transpose()?;
         let found = Entries { words, characters, tags: classes.vocabulary(portions::TAG)?, labels };
-        tell_apart(&found.tags, train)?;
+        if let (1, Some(only)) = (found.tags.len(), found.tags.token(0)) {
+            let hint = "`tags` (`data.label` in a config) sets another column of tags";
+            let read = read_as(train.options()).map_or_else(String::new, |read| format!("{read}; "));
+            let (what, got) = (format!("tags in `{name}`"), format!("only `{only}`"));
+            return Err(
+                Error::of(ErrorKind::Format, what, "at least two", got).noted(format!("{read}{hint}"))
+            );
+        }
         let loaders = [found.loader(train, config)?, found.loader(dev, config)?];
         let steps = net::steps(config, counts.lengths.len());
         let (trainer, metric) = network(config, &found, &tagging, from.below(), steps)?;
@@ -283,7 +287,7 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
             loaders,
             trainer,
             metric,
-            reading: Some((found.words, train.read_as().clone().tagging(tagging))),
+            reading: Some((found.words, train.options().clone().tagging(tagging))),
             known: [known, String::new()],
             said: [Vec::new(), Vec::new(), plain.into_iter().chain(many).collect()],
         })
@@ -296,14 +300,13 @@ fn form(word: &str) -> String {
 }
 
 /// Returns scores with the tag scheme in the note of the checkpoint or, without a note, the scheme of the texts.
-fn tag_scores<'a>(known: &'a dyn ModelFacts, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
-    let tagging = noted_tagging(known).map_or_else(|| scheme_of(&[texts]), Ok)?;
+fn tag_scores<'a>(known: &'a Predictor, texts: &Texts<TaggedText>) -> Result<TagScores<'a>> {
+    let tagging = noted_tagging(known).map_or_else(|| scheme_of(&[&**texts]), Ok)?;
     let labels = if is_labelled(known) { Some(known.vocabulary(LABELS)?) } else { None };
     TagScores::new(known.vocabulary(TAGS)?, labels, &tagging)
 }
 
 impl Tagger {
-    /// Returns the joined answers of all taggers.
     fn found(&self, predictor: &Predictor, texts: &[&[&str]]) -> Result<Vec<TextTags>> {
         let lengths: Vec<usize> = texts.iter().map(|words| words.len()).collect();
         let own = found(predictor, texts)?;
@@ -346,30 +349,25 @@ fn found(predictor: &Predictor, texts: &[&[&str]]) -> Result<(Vec<i64>, Vec<f32>
     Ok((tags, labels.unwrap_or_default().to_vec()))
 }
 
-/// Returns whether the model also predicts labels of texts.
-fn is_labelled(known: &dyn ModelFacts) -> bool {
-    known.has_output(LABELS)
+fn is_labelled(known: &Predictor) -> bool {
+    known.outputs().any(|output| output == LABELS)
 }
 
-/// Returns the tag scheme from the note in the checkpoint; `None` if there is no note.
-fn noted_tagging(known: &dyn ModelFacts) -> Option<Tagging> {
+fn noted_tagging(known: &Predictor) -> Option<Tagging> {
     let note = known.note(READ_AS).and_then(|note| serde_json::from_str(note).ok());
     let tagging = note.as_ref().and_then(|note: &serde_json::Value| note.get("tagging")?.as_str());
     tagging.and_then(Tagging::of_note)
 }
 
-/// The vocabularies of a tagger.
 struct Entries {
     words: Vocabulary,
-    /// The vocabulary of characters; `None` if the model reads no characters.
     characters: Option<Vocabulary>,
     tags: Vocabulary,
     labels: Option<Vocabulary>,
 }
 
 impl Entries {
-    /// Returns the vocabularies of a trained model.
-    fn of(known: &dyn ModelFacts) -> Result<Self> {
+    fn of(known: &Predictor) -> Result<Self> {
         let of = |name| known.vocabulary(name).cloned();
         let labels = is_labelled(known).then(|| of(LABELS)).transpose()?;
         Ok(Self { words: of(WORDS)?, characters: of(CHARACTERS).ok(), tags: of(TAGS)?, labels })
@@ -400,20 +398,6 @@ impl Entries {
     }
 }
 
-/// Checks that the training texts have at least two different tags.
-fn tell_apart(tags: &Vocabulary, train: &Texts<TaggedText>) -> Result<()> {
-    let mut all = tags.tokens();
-    match (all.next(), all.next()) {
-        (Some(only), None) => {
-            let (what, got) = (format!("tags in `{}`", train.name()), format!("only `{only}`"));
-            let hint = "`tags` (`data.label` in a config) sets another column of tags";
-            let read = read_as(train.read_as()).map_or_else(String::new, |read| format!("{read}; "));
-            Err(Error::of(ErrorKind::Format, what, "at least two", got).noted(format!("{read}{hint}")))
-        }
-        _ => Ok(()),
-    }
-}
-
 fn network(
     config: &Config,
     found: &Entries,
@@ -426,7 +410,7 @@ fn network(
     let characters = found.characters.as_ref().map(|characters| characters.len());
     let encoder = Encoder::new(&net, config, found.words.len(), characters, below);
     let (words, vectors) = encoder.read(&net, [FEEDS[0], FEEDS[1]], 1);
-    let h = encoder.states(vectors);
+    let h = encoder.layers.of(vectors);
 
     let tags = net.feed_like(FEEDS[2], DType::I64, &[], words);
     let standard = tagging.standard(&found.tags)?;

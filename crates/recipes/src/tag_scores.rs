@@ -14,8 +14,8 @@ use super::evaluation::{
 use super::labels::trained_id;
 use super::sample::FigureFn;
 
-/// The columns of a bootstrap sample: correct tokens, all tokens; correct, predicted and true chunks by the rule of
-/// conlleval, then by the strict rule; correct labels, all labels; correct texts, all texts.
+/// The columns of a bootstrap sample: right and all tokens; right, predicted and true chunks, by conlleval's rule and strictly;
+/// right and all labels; right and all texts.
 const TOKENS: usize = 0;
 const CHUNKS: [usize; 2] = [2, 5];
 const LABELS: usize = 8;
@@ -27,7 +27,6 @@ const UNTRAINED: char = '\0';
 
 const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 
-/// Scores the predicted tags and labels of texts against the true ones.
 pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
     scheme: TagScheme,
@@ -39,7 +38,6 @@ pub(super) struct TagScores<'a> {
     guesses: Vec<String>,
     of_tags: Tally,
     labels: Option<(&'a Vocabulary, Tally)>,
-    /// The correct, predicted and true chunks of each type, by the rule of conlleval, then by the strict rule.
     types: [BTreeMap<String, [f64; 3]>; 2],
     sums: ScoreSums,
 }
@@ -144,8 +142,7 @@ impl<'a> TagScores<'a> {
         Ok(())
     }
 
-    /// Returns the standard spelling of a tag that training never saw. A tag that is not of the scheme becomes the tag
-    /// of a chunk of one word.
+    /// Returns the standard spelling of an unseen tag; a tag of another scheme becomes a chunk of one word.
     fn other(&self, tag: &str) -> Result<String> {
         let spelled = Vocabulary::labels([tag]).and_then(|one| self.tagging.standard(&one));
         let spelled = spelled.ok().and_then(|one| one.token(0).map(str::to_owned));
@@ -155,10 +152,9 @@ impl<'a> TagScores<'a> {
         }
     }
 
-    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
         let Self { scheme, of_tags, labels, types, sums, .. } = self;
-        let total = sums.total(COLUMNS);
+        let total = sums.sample.total(COLUMNS);
         let tokens = FigureFn::Of(|x| ratio(x[TOKENS], x[TOKENS + 1]));
         let mut figures: Vec<NamedFigure> = Vec::new();
         if scheme != TagScheme::Plain {

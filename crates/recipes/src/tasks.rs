@@ -7,7 +7,6 @@ use super::sections::Task;
 use super::{classify, lm, tag, translate};
 
 impl Task {
-    /// Returns the recipe of the task.
     pub(super) fn recipe(self) -> Recipe {
         match self {
             Self::Classify => classify::RECIPE,

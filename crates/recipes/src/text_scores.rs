@@ -8,8 +8,7 @@ use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums
 use super::sample::FigureFn;
 use super::translated::Examples;
 
-/// The columns of a bootstrap sample: the counts for BLEU and for chrF; exactly right texts, all texts; edits, and the
-/// number of words in the references; wrong texts.
+/// The columns of a bootstrap sample: for BLEU and chrF; exact and all texts; edits and words of the references; wrong texts.
 const BLEU: usize = 0;
 const CHRF: usize = 10;
 const EXACT: usize = 28;
@@ -17,15 +16,12 @@ const EDITS: usize = 30;
 const WRONG: usize = 32;
 const COLUMNS: usize = 33;
 
-/// Scores texts that a model has written against their reference texts.
 pub(super) struct TextScores {
     /// Whether the written texts are pronunciations: each text is a word, and each token a phoneme.
     spoken: bool,
     /// Whether the tokens of the written texts are separated by white space.
     whitespace: bool,
-    /// The smallest and the largest number of references of a text.
     several: [usize; 2],
-    /// The total number of references of all texts.
     references: usize,
     /// The number of tokens of the longest reference, by the tokenizer of BLEU.
     longest: usize,
@@ -54,7 +50,6 @@ impl TextScores {
         }
     }
 
-    /// Scores a written text against the references of its source text.
     pub(super) fn add(&mut self, source: &str, references: &[&str], found: &str, each: EachOutcome<'_>) {
         self.several = [self.several[0].min(references.len()), self.several[1].max(references.len())];
         self.references += references.len();
@@ -93,7 +88,6 @@ impl TextScores {
         each(Outcome { text: source, asked: source, truth: &references.join(" | "), found });
     }
 
-    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
         const BLEU_OF: NamedFigure = ("BLEU", Unit::Share, FigureFn::Of(bleu));
         const CHRF_OF: NamedFigure = ("chrF", Unit::Share, FigureFn::Of(chrf));
@@ -111,7 +105,7 @@ impl TextScores {
         // Without a pair of words in the references, BLEU is only smoothing.
         let has_bleu = self.longest != 1;
         figures.retain(|(name, ..)| has_bleu || *name != BLEU_OF.0);
-        let total = self.sums.total(COLUMNS);
+        let total = self.sums.sample.total(COLUMNS);
         let mut scored = self.sums.end(COLUMNS, &figures, Vec::new());
         if !has_bleu {
             scored.notes.push("BLEU is left out, since each reference is a single word".to_owned());
@@ -127,7 +121,7 @@ impl TextScores {
         let [fewest, most] = self.several;
         scored.notes.push(format!(
             "{} sources are translated and scored, equal sources as one against their targets; loss and perplexity are of all {} pairs",
-            scored.sample.texts(),
+            scored.sample.texts,
             self.references
         ));
         let references = if fewest == most { most.to_string() } else { "var".to_owned() };

@@ -1,7 +1,7 @@
 //! The records of a data set: in memory, or in files that may be larger than memory.
 
-use std::borrow::Cow;
 use std::collections::HashSet;
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use unpadded_text::{DataSet, Files, HoldOutRule, Passes, ReadOptions, Record, Re
 use super::answer_batch::AnswerBatch;
 use super::config::Config;
 use super::labels::none;
-use super::training::{DataMemory, as_in_training, batches};
+use super::training::{DataMemory, batches, read_as};
 
 // A training has only a few values of this type, so a large variant does not waste memory.
 #[allow(clippy::large_enum_variant)]
@@ -22,16 +22,13 @@ pub(super) enum Texts<R> {
     InFiles(Files<R>, Option<usize>),
 }
 
-/// A function that converts a record to the fields of a sample.
 pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync>;
 
-/// A function that gets a batch of records, each with its number, counted from 1.
 pub(super) type EachBatch<'a, R> = &'a mut dyn FnMut(&[(u64, R)]) -> Result<()>;
 
 impl<R: Record> Texts<R> {
-    /// Opens the records of a path. The records stay in the files if the config sets `data.window`, or if the records would
-    /// exceed the share of the memory limit for texts; otherwise, the records are read into memory. If the samples of all
-    /// records fit into memory, records in files give the same samples in the same order as records in memory.
+    /// Reads records into memory, unless they exceed their share of the memory limit, or the config sets `data.window`. If all
+    /// samples fit into memory, records in files give the same samples in the same order.
     pub(super) fn open(
         path: impl AsRef<Path>,
         (config, memory): (&Config, DataMemory),
@@ -55,14 +52,11 @@ impl<R: Record> Texts<R> {
             true => Files::open_with([path], like).map(|files| Self::InFiles(files, Some(1))),
             false => Self::open(path, (config, DataMemory::set_by(config)), like),
         };
-        opened.map_err(|e| as_in_training(e, like))
-    }
-
-    fn passes(&self) -> &dyn Passes<R> {
-        match self {
-            Self::Held(records) => records,
-            Self::InFiles(files, _) => files,
-        }
+        opened.map_err(|e| {
+            read_as(like)
+                .into_iter()
+                .fold(e, |e, said| e.noted(format!("{said}, as the files of the training")))
+        })
     }
 
     pub(super) fn records(&self) -> Box<dyn Iterator<Item = Result<R>> + '_> {
@@ -72,10 +66,8 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Passes the records, with their numbers from 1 on, to `each` batch by batch; `size` is the length of a record in bytes.
-    ///
-    /// # Errors
-    /// If there is no record, if the files cannot be read, or the first error of `each`.
+    /// Passes the records, numbered from 1, to `each` batch by batch; `size` is the length in bytes. Without a record, it is an
+    /// error.
     pub(super) fn in_batches(
         &self,
         batch: AnswerBatch,
@@ -88,7 +80,7 @@ impl<R: Record> Texts<R> {
             some = true;
             each(batch)
         })?;
-        if some { Ok(()) } else { Err(none(&self.name())) }
+        if some { Ok(()) } else { Err(none(&self.called())) }
     }
 
     /// Returns a message about the data in memory; `None` if all data are in memory, or if the config sets the window.
@@ -109,16 +101,8 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    pub(super) fn name(&self) -> Cow<'_, str> {
-        self.called()
-    }
-
-    pub(super) fn read_as(&self) -> &ReadOptions {
-        self.options()
-    }
-
-    /// Passes each record to `visit`, with whether the rule `held` holds it out. Files are read once, and their two parts are
-    /// returned; [`Self::divide`] divides records in memory.
+    /// Passes each record to `visit`, with whether it is held out. Files are read once and divided; [`Self::divide`] divides the
+    /// others.
     pub(super) fn survey(
         &self,
         held: &HoldOutRule<R>,
@@ -136,7 +120,6 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Divides the records into a training part and the part that the rule `held` holds out.
     pub(super) fn divide(self, held: HoldOutRule<R>) -> (Self, Self) {
         match self {
             Self::Held(records) => {
@@ -150,8 +133,7 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Returns the rule that holds out about one of `one_in` records, or the fold `data.fold` if the config sets it. Records with
-    /// a key in `kept` stay in training.
+    /// Returns the rule that holds out one of `one_in` records, or the fold of the config, except for keys in `kept`.
     pub(super) fn hold_out_rule(&self, one_in: u64, config: &Config, kept: &HashSet<u64>) -> HoldOutRule<R> {
         let (seed, kept) = (config.run.seed, kept.clone());
         let fold = match (self, config.data.fold) {
@@ -165,15 +147,13 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Returns the number of records; to count records in files, the files are read once.
     pub(super) fn count(&self) -> Result<usize> {
         let mut count = 0;
         self.each(&mut |_| count += 1)?;
         Ok(count)
     }
 
-    /// Returns a loader of batches, in the order of the file; `sample` converts each record to the fields of a sample.
-    /// `salt` is a hash of everything that determines the samples, except the records.
+    /// Returns a loader in the order of the file; `salt` is a hash of all that determines the samples, except the records.
     pub(super) fn loader(
         &self,
         feeds: &[&str],
@@ -198,21 +178,17 @@ impl<R: Record> Texts<R> {
     }
 }
 
-impl<R: Record> Passes<R> for Texts<R> {
-    fn called(&self) -> Cow<'_, str> {
-        self.passes().called()
-    }
+impl<R: Record> Deref for Texts<R> {
+    type Target = dyn Passes<R>;
 
-    fn options(&self) -> &ReadOptions {
-        self.passes().options()
-    }
-
-    fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()> {
-        self.passes().each(visit)
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Held(records) => records,
+            Self::InFiles(files, _) => files,
+        }
     }
 }
 
-/// Counts the characters of a word, for a vocabulary of characters.
 pub(super) fn add_characters(counts: &mut TokenCounts, word: &str) {
     let mut utf8 = [0; 4];
     word.chars().for_each(|c| counts.add(c.encode_utf8(&mut utf8)));

@@ -9,8 +9,7 @@ use super::portions::{ClassCount, PortionFacts};
 use super::sections::{BatchRule, Tokens};
 pub(super) use super::sections::{CONFIG, TASK};
 use super::started::Origin;
-use unpadded::checkpoint::Checkpoint;
-use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer, Vocabulary};
+use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Printable, Result};
@@ -48,7 +47,6 @@ pub struct Preparation {
     pub said: Vec<String>,
     /// The malformed records that `data.skip_bad` left out, of each part of the data that has such records.
     pub skipped: Vec<SkipReport>,
-    /// What the test file is compared with.
     pub(super) facts: PortionFacts,
 }
 
@@ -76,7 +74,6 @@ pub struct HeldOutTexts {
     pub count: usize,
     /// Whether the held-out texts are a part of the training file, and not the texts of `data.dev`.
     pub divided: bool,
-    /// The length of all texts of `cases` in bytes.
     pub(super) bytes: usize,
 }
 
@@ -130,14 +127,12 @@ pub(super) const TARGET_CUT: &str = "target tokens";
 /// The name of the note with the options with which the training files were read.
 pub(super) const READ_AS: &str = "read as";
 
-/// The paths of the training, development and test texts, and the model that the training starts from.
 pub(super) struct Paths {
     pub(super) train: Option<PathBuf>,
     pub(super) dev: Option<PathBuf>,
     pub(super) test: Option<PathBuf>,
     /// The files in the folder of the data set that are neither the training, the development nor the test part.
     left_out: Vec<PathBuf>,
-    /// The trained model that the training starts from, if `training.from` is set.
     pub(super) from: Origin,
     pub(super) memory: DataMemory,
     /// Whether the development texts are the training texts, because the texts are too few for a training and only checked.
@@ -158,8 +153,7 @@ impl DataMemory {
         usize::try_from(self.0 / divisor).unwrap_or(usize::MAX)
     }
 
-    /// Returns the maximum memory, in bytes, for the texts of one part of the data, which are in memory only until the training
-    /// begins, or for its rows of features, whose samples take up to the same amount of memory in addition.
+    /// Returns the limit for the texts of a part, until the training begins, or for its rows, whose samples take as much again.
     pub(super) fn texts(self) -> usize {
         self.share(8)
     }
@@ -171,7 +165,6 @@ impl DataMemory {
 }
 
 impl Paths {
-    /// Returns the paths in the config, or in the folder `data.train`.
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
         let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
@@ -185,7 +178,6 @@ impl Paths {
         Ok(Self { train, dev, test, left_out, from, memory, too_few: false })
     }
 
-    /// Returns a message about the files that are not used; `None` if all files are used.
     pub(super) fn left_out(&self) -> Option<String> {
         let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
@@ -198,53 +190,8 @@ impl Paths {
     }
 }
 
-/// What a checkpoint or a loaded model knows of its training.
-pub(super) trait ModelFacts {
-    /// Returns a note by its name.
-    fn note(&self, name: &str) -> Option<&str>;
-
-    /// Returns a vocabulary by its name.
-    fn vocabulary(&self, name: &str) -> Result<&Vocabulary>;
-
-    /// Returns whether the model has an output of this name.
-    fn has_output(&self, name: &str) -> bool;
-}
-
-impl ModelFacts for Predictor {
-    fn note(&self, name: &str) -> Option<&str> {
-        self.note(name)
-    }
-
-    fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
-        self.vocabulary(name)
-    }
-
-    fn has_output(&self, name: &str) -> bool {
-        self.outputs().any(|output| output == name)
-    }
-}
-
-impl ModelFacts for Checkpoint {
-    fn note(&self, name: &str) -> Option<&str> {
-        self.notes.get(name).map(String::as_str)
-    }
-
-    fn vocabulary(&self, name: &str) -> Result<&Vocabulary> {
-        self.vocabularies.get(name).ok_or_else(|| {
-            let (expected, got) = (format!("`{name}`"), "no vocabulary with this name");
-            Error::of(ErrorKind::Format, "vocabularies of the checkpoint", expected, got)
-        })
-    }
-
-    fn has_output(&self, name: &str) -> bool {
-        self.outputs.contains_key(name)
-    }
-}
-
-/// A function that sets a column in read options, by its name or number.
 pub(super) type Column = fn(ReadOptions, &str) -> ReadOptions;
 
-/// Returns the read options of a config.
 pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<ReadOptions> {
     let data = &config.data;
     let mut options = match data.skip_bad {
@@ -286,11 +233,7 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
 }
 
 /// Returns the options for a file that a trained model reads: of the config or, by default, of the training files.
-pub(super) fn options_of(
-    config: &Config,
-    columns: [Column; 2],
-    known: &dyn ModelFacts,
-) -> Result<ReadOptions> {
+pub(super) fn options_of(config: &Config, columns: [Column; 2], known: &Predictor) -> Result<ReadOptions> {
     let set = options(config, columns)?;
     match known.note(READ_AS) {
         Some(note) => {
@@ -313,16 +256,7 @@ pub(super) fn refuse_texts(path: &str, like: &ReadOptions) -> Result<()> {
     }
 }
 
-/// Adds a note to an error about a file: the file was read with the options of the training files.
-pub(super) fn as_in_training(error: Error, options: &ReadOptions) -> Error {
-    match read_as(options) {
-        Some(said) => error.noted(format!("{said}, as the files of the training")),
-        None => error,
-    }
-}
-
-/// Returns the tokenizer whose name is in a note of the model.
-pub(super) fn cut_of(known: &dyn ModelFacts, note: &str) -> Result<Tokenizer> {
+pub(super) fn cut_of(known: &Predictor, note: &str) -> Result<Tokenizer> {
     Tokenizer::from_name(known.note(note).unwrap_or_default())
 }
 
@@ -335,13 +269,11 @@ fn separator(given: &str) -> Result<char> {
     }
 }
 
-/// Returns a message about how a file was read, since the detection may be wrong.
 pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
     let said = options.to_string();
     (!said.is_empty()).then(|| format!("read as {said}"))
 }
 
-/// Returns a message about the malformed records that were left out; `None` if there are none.
 pub(super) fn skipped(name: &str, options: &ReadOptions) -> Option<String> {
     options.skipped().map(|report| format!("{name}: {report}"))
 }
@@ -350,6 +282,17 @@ pub(super) fn skipped(name: &str, options: &ReadOptions) -> Option<String> {
 pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
     let (own, of_train) = (read_as(options)?, read_as(train)?);
     (own != of_train).then(|| format!("{name}: {own}"))
+}
+
+const TOO_FEW: &str = "too few records";
+
+/// Marks an error about records that are too few for a training.
+pub(super) fn too_few(error: Error) -> Error {
+    error.caused_by(std::io::Error::other(TOO_FEW))
+}
+
+pub(super) fn is_too_few(error: &Error) -> bool {
+    std::error::Error::source(error).is_some_and(|cause| cause.to_string() == TOO_FEW)
 }
 
 /// Returns the number n such that one of n texts is held out: 1 / `data.hold_out`, rounded.
@@ -368,7 +311,6 @@ pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
     }
 }
 
-/// Returns the tokenizer of the texts that the model writes, from the config.
 pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
     match config.text.target_tokens {
         Some(tokens) => Ok(of_kind(config, tokens)),
@@ -386,12 +328,10 @@ fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
     if config.text.lowercase { cut.lowercase() } else { cut }
 }
 
-/// Sets the batch size of a loader to the batch size in the config.
 pub(super) fn batches(loader: Loader, config: &Config) -> Loader {
     loader.batching(Batching::Sequences(config.training.batch))
 }
 
-/// Returns a loader of training batches, which shuffles the texts and makes batches in advance.
 pub(super) fn of_training(loader: Loader, config: &Config) -> Loader {
     let loader = loader.shuffle(config.run.seed).prefetch(4);
     match config.training.batching {

@@ -22,7 +22,7 @@ use super::net;
 use super::portions::{Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordModel, ScoredFile, TestFile};
+use super::recipe::{AnsweringModel, RecordModel, TestFile};
 use super::sections::{DecodingConfig, TextConfig, Tokens, label_smoothing};
 use super::started::{Origin, Table};
 use super::text_scores::TextScores;
@@ -32,24 +32,18 @@ use super::training::{
 };
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
-/// The special tokens at the start and at the end of a target text.
 pub(super) const ENDS: [&str; 2] = ["<s>", "</s>"];
 /// Maximum number of tokens in a translation, however long the source text is.
 const MOST_TOKENS: usize = 1024;
-/// Maximum number of source texts that are translated as one batch.
 const SOURCES: usize = 64;
 
-/// The functions that pass `data.text` and `data.label` to the read options: the columns of the source and of the target.
 const COLUMNS: [Column; 2] = [|o, column| o.source(column), |o, column| o.target(column)];
-/// The names of the vocabulary of source tokens and of the vocabulary of target tokens.
 pub(super) const KNOWN: [&str; 2] = ["sources", "targets"];
-/// The parameters with a row per entry of a vocabulary, first the vectors of source tokens and of target tokens.
 const TABLES: [Table; 3] = [
     Table::new("sources.weight", KNOWN[0], &[0]),
     Table::new("targets.weight", KNOWN[1], &[0]),
     Table::new("written.bias", KNOWN[1], &[0]),
 ];
-/// The name of the output with the logits of the next target token.
 const LOGITS: &str = "logits";
 
 fn loader(
@@ -65,8 +59,7 @@ fn loader(
     Ok(pairs.batches(loader, config))
 }
 
-/// A collector of pairs in windows of at most 65,536 pairs; the size of a window limits the memory. Pairs with equal
-/// sources are grouped only within a window.
+/// Collects pairs in windows, which limit the memory and within which pairs of equal sources are grouped.
 #[derive(Default)]
 struct BySource {
     window: Vec<Pair>,
@@ -76,13 +69,11 @@ struct BySource {
 impl BySource {
     const MOST: usize = 1 << 16;
 
-    /// Adds a pair; returns the pairs of the window if it is full.
     fn add(&mut self, pair: Pair) -> Option<Pairs> {
         self.window.push(pair);
         if self.window.len() < Self::MOST { None } else { Some(self.end()) }
     }
 
-    /// Returns the pairs in the window, and begins a new window.
     fn end(&mut self) -> Pairs {
         self.windows += usize::from(!self.window.is_empty());
         Pairs::new("window", std::mem::take(&mut self.window))
@@ -98,9 +89,7 @@ impl BySource {
 
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and `text.target_tokens` set other tokens";
 
-/// Returns a copy of the config that sets the tokens for pronunciations: characters of the word, and phonemes separated
-/// by white space. Returns `None` if the pairs are not words with their phonemes, or if the config sets tokens or a
-/// tokenizer.
+/// Returns the config with the tokens of pronunciations, if the pairs are words with their phonemes and no tokens are set.
 fn spoken(config: &Config, first: FirstRecords<'_, Pair>) -> Result<Option<Config>> {
     let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
         return Ok(None);
@@ -112,9 +101,8 @@ fn spoken(config: &Config, first: FirstRecords<'_, Pair>) -> Result<Option<Confi
     }))
 }
 
-/// Builds the network of a translator. Returns the logits, the feed of the right target tokens and, if `attends` is
-/// set, the operands of attention: the queries (one per written token), the keys (one per source token), and the score
-/// vector.
+/// Returns the logits, the feed of the right target tokens and, if `attends` is set, the operands of attention: the queries (one
+/// per written token), the keys (one per source token), and the score vector.
 pub(super) fn layers(
     net: &Builder,
     config: &Config,
@@ -170,7 +158,6 @@ pub(super) fn layers(
     (logits, next, attention)
 }
 
-/// The counts of a translator: the target tokens of the training pairs, and the held-out pairs by their sources.
 struct PairSurvey<'a> {
     /// The config of the training, with the tokens of pronunciations if the pairs are pronunciations (`spoken`).
     config: Cow<'a, Config>,
@@ -217,7 +204,7 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
         let Self { config, spoken, cuts, targets, mut by_source } = self;
         show(&by_source.end(), &mut texts.counts);
         let TrainingTexts { train, dev, given, from, counts } = &*texts;
-        let (config, name) = (&*config, train.name());
+        let (config, name) = (&*config, train.called());
         let of = |at: usize, counted, specials: &[&str]| {
             net::vocabulary((&cuts[at], counted), specials, (from, &TABLES[at]), (config, &name))
         };
@@ -245,14 +232,13 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
             loaders,
             trainer: trainer.vocabulary(KNOWN[1], targets),
             metric: "perplexity",
-            reading: Some((sources, train.read_as().clone())),
+            reading: Some((sources, train.options().clone())),
             known: [read, format!("{different}{alone}")],
             said: [Vec::new(), pronounced.into_iter().chain(smoothed).collect(), Vec::new()],
         })
     }
 }
 
-/// Adds held-out pairs, grouped by their sources, to the texts for reports.
 fn show(pairs: &Pairs, counts: &mut RecordCounts) {
     for (source, targets) in pairs.by_source() {
         let truth = || Truth::Texts(targets.iter().map(|&target| target.to_owned()).collect());
@@ -269,7 +255,6 @@ fn network(config: &Config, known: [&Vocabulary; 2], steps: usize) -> Result<Tra
     Ok(trainer.metric(Loss::perplexity(plain)).output(LOGITS, logits))
 }
 
-/// A trained translator.
 pub(super) struct Translator {
     generator: Generator,
     cut: Tokenizer,
@@ -281,12 +266,10 @@ impl AnsweringModel for Translator {
         Some([&self.cut, &self.target_cut])
     }
 
-    /// A batch is small, because the memory of the model grows with all words or characters of a batch.
     fn batch(&self) -> AnswerBatch {
         AnswerBatch::of_bytes(1 << 13)
     }
 
-    /// Translates each text by beam search with the settings in `how`.
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         let (sources, targets) = (by.vocabulary(KNOWN[0])?, by.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
@@ -364,8 +347,8 @@ impl RecordModel for Translator {
         loader(pairs, [&self.cut, &self.target_cut], known, file.config)
     }
 
-    fn scored(&self, of: ScoredFile<'_, Pair>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        let ScoredFile { by, file, texts: pairs } = of;
+    fn scored(&self, file: &TestFile<'_>, pairs: Texts<Pair>, each: EachOutcome<'_>) -> Result<Evaluation> {
+        let by = file.known;
         // Only the best translation of each source text is scored.
         let decoding = DecodingConfig { n_best: 1, scores: false, ..file.config.decoding.clone() };
         let mut scores = TextScores::new([&self.cut, &self.target_cut]);

@@ -33,7 +33,6 @@ impl TranslatedText {
     }
 }
 
-/// A selection of many translations: the first ones, and the worst of the later ones by chrF2.
 #[derive(Debug, Default)]
 pub(super) struct Examples {
     first: Vec<TranslatedText>,

@@ -7,15 +7,12 @@ use unpadded::{Error, ErrorKind, Result};
 
 use super::labels::{add_rows, places};
 
-/// The tag ids of all words of several texts, and the probability of each label for each text.
 type Answers = (Vec<i64>, Vec<f32>);
 
-/// The taggers of an ensemble, except the first tagger.
 #[derive(Default)]
 pub(super) struct Voters {
     others: Vec<Voter>,
-    /// The transitions between tags that the scheme allows, in the layout of
-    /// [`TagScheme::transitions`](unpadded::data::TagScheme::transitions).
+    /// The allowed transitions, in the layout of [`TagScheme::transitions`](unpadded::data::TagScheme::transitions).
     may: Array2<f32>,
 }
 
@@ -28,10 +25,8 @@ struct Voter {
 }
 
 impl Voters {
-    /// Adds a tagger with the tags and labels `known`; the first tagger has `first`, and `may` has the allowed transitions.
-    ///
-    /// # Errors
-    /// Returns an error if the two taggers do not have the same tags and labels.
+    /// Adds a tagger; an error, unless it has the same tags and labels (`known`) as the first one. `may` has the allowed
+    /// transitions.
     pub(super) fn add(
         &mut self,
         first: (Vocabulary, Option<Vocabulary>),
@@ -59,9 +54,7 @@ impl Voters {
         self.others.is_empty()
     }
 
-    /// Returns the joint answers of all taggers: the voted tags of the words, and the mean probability of each label.
-    /// `lengths` has the number of words in each text. The first parameter has the answers of the first tagger; `found`
-    /// computes the answers of one of the other taggers.
+    /// Returns the voted tags of texts of these `lengths`, and the mean probability of each label; `found` asks another tagger.
     pub(super) fn join(
         &self,
         (tags, mut labels): Answers,
@@ -92,9 +85,7 @@ impl Voters {
 /// The cost of a transition that the scheme forbids, which outweighs all votes.
 const FORBIDDEN: f64 = 1e9;
 
-/// Returns the allowed tag sequence with the most votes; `may` has the allowed transitions in the layout of
-/// [`TagScheme::transitions`](unpadded::data::TagScheme::transitions). In a tie, the earlier model wins. `found` has one
-/// list per model: the ids of the tags that the model predicts, one per word.
+/// Returns the allowed sequence with the most votes; in a tie, the earlier model wins. `found` has the tag ids by each model.
 fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     let Some(first) = found.first() else { return Vec::new() };
     let tags = may.ncols();
@@ -145,7 +136,6 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
     best
 }
 
-/// Returns the entry with the larger sum; if the sums are equal, the earlier entry.
 fn better(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
     if b.1 > a.1 { b } else { a }
 }

@@ -12,7 +12,7 @@ use super::classify::{FIRST, LABEL, Reader, SECOND, SEPARATOR};
 use super::config::Config;
 use super::labels::LABELS;
 use super::sections::Task;
-use super::training::{CONFIG, ModelFacts as _, TASK};
+use super::training::{CONFIG, CUT, TASK};
 
 /// Computes how much each word of a text contributes to the probability of a label, to first order. With x the vector
 /// of the word and p the probability, the contribution is x · ∂ log p / ∂x: gradient × input (Shrikumar et al., "Not
@@ -42,12 +42,18 @@ impl Weigher {
         const WHAT: &str = "checkpoint to weigh words by";
         let wrong = |got: &str| Error::of(ErrorKind::Program, WHAT, "a checkpoint of `classify`", got);
         checkpoint.check_whole(WHAT)?;
-        if checkpoint.note(TASK) != Some(Task::Classify.name()) {
+        if checkpoint.notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
             return Err(wrong("a checkpoint of another task"));
         }
-        let config = checkpoint.note(CONFIG).map_or_else(|| Ok(Config::default()), Config::from_toml)?;
-        let reader = Reader::of(&checkpoint, &config)?;
-        let Checkpoint { program, mut tensors, mut best, mut vocabularies, metrics, .. } = checkpoint;
+        let config = checkpoint
+            .notes
+            .get(CONFIG)
+            .map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
+        let Checkpoint { program, mut tensors, mut best, mut vocabularies, metrics, notes, .. } = checkpoint;
+        let mut known =
+            |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("a checkpoint without vocabularies"));
+        let (reader, labels) =
+            (Reader::of(&config, notes.get(CUT).map(|cut| &**cut), &mut known)?, known(LABELS)?);
         let registry = ops::catalogue();
         let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
         let of_accuracy = accuracy.map(|metric| &metric.variables[..]).unwrap_or_default();
@@ -88,12 +94,11 @@ impl Weigher {
                 scope.set_of(&program, &name, value)?;
             }
         }
-        let labels = vocabularies.remove(LABELS);
         Ok(Self {
             executor: Executor::new(&program, &registry, &vectors.concat(), threads)?,
             scope,
             reader,
-            labels: labels.ok_or_else(|| wrong("a checkpoint without vocabularies"))?,
+            labels,
             program,
             vectors,
         })

@@ -18,11 +18,11 @@ use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
 use super::preview::Preview;
-use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, ScoredFile, TestFile};
+use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, Target, label_smoothing};
 use super::started::{Origin, Table};
 use super::texts::{Texts, add_characters};
-use super::training::{CUT, Case, Column, ModelFacts, Paths, Preparation, options, options_of, tokenizer};
+use super::training::{CUT, Case, Column, Paths, Preparation, options, options_of, tokenizer};
 use super::{embedded, net, rows};
 pub(super) use network::LABEL;
 use network::NUMBER;
@@ -37,7 +37,6 @@ use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
 use unpadded_text::{LabelNotation, LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _};
 
-/// The parameters with a row or a column per entry of a vocabulary, first the vectors of words and of characters.
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),
     Table::new("characters.weight", CHARACTERS, &[0]),
@@ -47,7 +46,6 @@ const TABLES: [Table; 6] = [
     Table::new("wide.bias", LABELS, &[0]),
 ];
 
-/// The recipe `classify`: classifiers of texts, and of rows of features.
 pub(super) const RECIPE: Recipe = Recipe {
     of_texts: |config| match &config.data.train {
         Some(train) => Ok(!rows::are_meant(config, Path::new(train))?),
@@ -93,7 +91,6 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
     }
 }
 
-/// The counts of a classifier: its labels, tokens and characters.
 struct TextSurvey<'a> {
     config: &'a Config,
     cut: Tokenizer,
@@ -140,12 +137,12 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
     fn end(self, texts: &mut TrainingTexts<'_, LabelledText>, tokens: TokenCounts) -> Result<TaskNetwork> {
         let Self { config, cut, labels, spelt } = self;
         let TrainingTexts { train, dev, from, counts, .. } = &*texts;
-        let joint = objective::joint(config, train.read_as());
+        let joint = objective::joint(config, train.options());
         let classes = &counts.facts.classes;
-        let (hint, name, parts) = (labels.hint(classes, &joint), train.name(), TextColumns::of(config));
+        let (hint, name, parts) = (labels.hint(classes, &joint), train.called(), TextColumns::of(config));
         let (learnt, weights) = labels.end(counts, joint)?;
         let specials = [Vocabulary::UNKNOWN, SEPARATOR];
-        let specials = if parts.columns() == 1 { &specials[..1] } else { &specials };
+        let specials = if parts.columns == 1 { &specials[..1] } else { &specials };
         let words = net::vocabulary((&cut, tokens), specials, (from, &TABLES[0]), (config, &name))?;
         let characters =
             config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
@@ -173,19 +170,18 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
             (gamma > 0.0).then(|| format!("loss is focal, with the exponent {gamma}")),
             (!config.training.class_weights.is_empty()).then(|| "loss is with class weights".to_owned()),
         ];
-        let doubt = train.read_as().doubt().map(|doubt| format!("warning: {doubt}"));
+        let doubt = train.options().doubt().map(|doubt| format!("warning: {doubt}"));
         Ok(TaskNetwork {
             loaders,
             trainer: trainer.note(CUT, reader.cut.name()),
             metric,
             known: [format!("{of}, {} words known", reader.words.len()), String::new()],
-            reading: Some((reader.words, train.read_as().clone())),
+            reading: Some((reader.words, train.options().clone())),
             said: [before.into_iter().flatten().collect(), doubt.into_iter().collect(), Vec::new()],
         })
     }
 }
 
-/// A trained classifier of texts, with the other classifiers of an ensemble.
 struct Classifier {
     reader: Reader,
     learnt: Objective,
@@ -193,7 +189,6 @@ struct Classifier {
     others: Vec<OtherClassifier>,
 }
 
-/// A classifier that was added to an ensemble.
 struct OtherClassifier {
     classifier: Classifier,
     predictor: Predictor,
@@ -201,8 +196,8 @@ struct OtherClassifier {
     places: Vec<usize>,
 }
 
-/// The outputs of a model for several texts: `values` has `width` values per text (a probability per label, or one
-/// number); `attention` has the weights of all tokens, and is `None` for a model without attention pooling.
+/// `values` has `width` values per text: probabilities or a number. `attention` has the weights of all tokens, if the model has
+/// them.
 struct Outputs {
     values: Vec<f32>,
     attention: Option<Vec<f32>>,
@@ -229,7 +224,7 @@ impl Classifier {
             Some(labels) => (PROBABILITIES, labels.len()),
             None => (NUMBER, 1),
         };
-        let attends = predictor.has_output(labels::ATTENTION);
+        let attends = predictor.outputs().any(|output| output == labels::ATTENTION);
         let outputs: &[&str] = if attends { &[output, labels::ATTENTION] } else { &[output] };
         let mut found = predictor.run(&feeds, outputs)?.into_iter();
         let floats = |of: Option<Variable>| -> Result<Option<Vec<f32>>> {
@@ -344,7 +339,7 @@ impl RecordModel for Classifier {
     }
 
     fn load(predictor: &Predictor, config: &Config) -> Result<Self> {
-        let (reader, learnt) = (Reader::of(predictor, config)?, Objective::of(predictor, config)?);
+        let (reader, learnt) = (reader(predictor, config)?, Objective::of(predictor, config)?);
         let thresholds = Thresholds::of(predictor, &learnt)?;
         Ok(Self { reader, learnt, thresholds, others: Vec::new() })
     }
@@ -367,7 +362,7 @@ impl RecordModel for Classifier {
     }
 
     fn checks<'a>(file: &'a TestFile<'_>, _: &Texts<LabelledText>) -> Result<RecordCheck<'a, LabelledText>> {
-        let (reader, target) = (Reader::of(file.known, file.config)?, file.config.data.target);
+        let (reader, target) = (reader(file.known, file.config)?, file.config.data.target);
         Ok(Box::new(move |_, text| {
             reader.fields(&text.text)?;
             match target {
@@ -377,9 +372,14 @@ impl RecordModel for Classifier {
         }))
     }
 
-    fn scored(&self, of: ScoredFile<'_, LabelledText>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        let ScoredFile { by, file, texts } = of;
-        let joint = objective::joint(file.config, texts.read_as());
+    fn scored(
+        &self,
+        file: &TestFile<'_>,
+        texts: Texts<LabelledText>,
+        each: EachOutcome<'_>,
+    ) -> Result<Evaluation> {
+        let by = file.known;
+        let joint = objective::joint(file.config, texts.options());
         let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
         let mut scores = match &self.learnt {
             Objective::Label(known) => ObjectiveScores::Label(labels::LabelScores::new(known)),
@@ -392,7 +392,7 @@ impl RecordModel for Classifier {
             for ((number, of), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
                 let (text, truth) = (of.text.as_str(), of.label.as_str());
                 let tokens = self.reader.cut.tokens(text).count();
-                let unknown = || format!("record {number} of `{}`", texts.name());
+                let unknown = || format!("record {number} of `{}`", texts.called());
                 let place = || portions::location(of).unwrap_or_else(unknown);
                 match &mut scores {
                     ObjectiveScores::Label(scores) => scores.add((text, truth), &place, tokens, row, each),
@@ -421,19 +421,16 @@ impl RecordModel for Classifier {
     }
 }
 
-/// The scores for each objective.
 enum ObjectiveScores<'a> {
     Label(labels::LabelScores<'a>),
     Labels(&'a Vocabulary, scores::LabelSets<'a>),
     Number(scores::Numbers),
 }
 
-/// Returns the labels that are predicted; `given` has one bool per label.
 fn names<'a>(known: &'a Vocabulary, given: &'a [bool]) -> impl Iterator<Item = &'a str> {
     known.tokens().zip(given).filter(|(_, given)| **given).map(|(label, _)| label)
 }
 
-/// Returns one bool per label: whether the probability of the label is at least the threshold of the label.
 fn given(row: &[f32], thresholds: &[f32]) -> Vec<bool> {
     row.iter().zip(thresholds).map(|(p, threshold)| p >= threshold).collect()
 }
@@ -446,7 +443,10 @@ fn placed(error: Error, text: &LabelledText) -> Error {
     }
 }
 
-/// Returns a loader of batches of the texts, in the order of the file.
+fn reader(known: &Predictor, config: &Config) -> Result<Reader> {
+    Reader::of(config, known.note(CUT), &mut |name| known.vocabulary(name).cloned())
+}
+
 fn loader(
     texts: &Texts<LabelledText>,
     reader: &Reader,
@@ -456,7 +456,7 @@ fn loader(
     let labels = learnt.labels().map_or(0, Vocabulary::fingerprint);
     let salt = Fingerprint::default().number(reader.fingerprint()).number(labels).finish();
     let feeds = [reader.feeds(), vec![LABEL]].concat();
-    let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.name().into_owned());
+    let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.called().into_owned());
     let sample = move |text: &LabelledText| {
         let of = |e: Error| match text.file_line() {
             Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place.to_string()),

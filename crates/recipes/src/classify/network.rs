@@ -19,12 +19,9 @@ use crate::sections::{ModelConfig, Sentences, label_smoothing};
 pub(crate) const LABEL: &str = "label";
 /// The name of the output of a regression. The output layer of a regression has the same name.
 pub(super) const NUMBER: &str = "number";
-/// The name of the parameter with one weight per class for the loss.
 const CLASS_WEIGHTS: &str = "class_weights";
-/// A small number that is added to the argument of a logarithm, so that the argument is never 0.
 const LEAST: f64 = 1e-6;
 
-/// Builds the network and returns its trainer, for a training of `steps` steps.
 pub(super) fn network(
     config: &Config,
     reader: &Reader,
@@ -112,7 +109,7 @@ fn vectors(
     let documents = model.documents != Sentences::None;
     let read = |feeds| {
         let (_, vectors) = encoder.read(net, feeds, if documents { 2 } else { 1 });
-        pooler.of(net, encoder.states(vectors))
+        pooler.of(net, encoder.layers.of(vectors))
     };
     let (first, attention) = read(FIRST);
     if documents {
@@ -130,7 +127,6 @@ fn vectors(
     (net.concat(&[first, second, (first - second).abs(), first * second]), None)
 }
 
-/// Returns the mean loss for one label per text: cross-entropy with class weights and label smoothing, or focal loss.
 fn of_label(logits: Var, label: Var, class_weights: Option<Var>, config: &Config) -> Var {
     let options =
         CrossEntropy::default().class_weights(class_weights).label_smoothing(label_smoothing(config));

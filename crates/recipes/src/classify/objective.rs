@@ -10,15 +10,14 @@ use unpadded_text::{LabelNotation, LabelledText, ReadOptions, Record as _};
 use crate::config::{Config, nearest};
 use crate::labels::LABELS;
 use crate::portions::{ClassCounts, LABEL};
-use crate::prepare::{RecordCounts, too_few};
+use crate::prepare::RecordCounts;
 use crate::preview::Preview;
 use crate::sections::Target;
-use crate::training::{READ_AS, Truth};
+use crate::training::{READ_AS, Truth, too_few};
 
 /// The character after each of several labels of a text.
 const LISTED: char = '\u{1f}';
-/// The limit for labels that are all numbers. Numbers are refused as labels if there are more distinct numbers than
-/// this limit and more than one distinct number per two texts. An error message lists at most this many labels, too.
+/// More distinct numbers than this, and than one per two texts, are no labels. An error lists at most this many labels, too.
 const FEW: usize = 20;
 
 /// Returns the distinct labels of a text, in the order of the file, without white space around a label.
@@ -38,7 +37,6 @@ pub(super) fn joint(config: &Config, read_as: &ReadOptions) -> String {
     set.as_ref().or(read_as.notation()).map_or(",", LabelNotation::joint).to_owned()
 }
 
-/// Parses the label cell of a text as a number.
 pub(super) fn number(cell: &str) -> Result<f32> {
     let number = cell.trim().parse::<f32>().ok().filter(|number| number.is_finite());
     number.ok_or_else(|| {
@@ -55,17 +53,14 @@ pub(super) fn number(cell: &str) -> Result<f32> {
     })
 }
 
-/// What a model predicts for each text: one label, several labels, or a number.
 #[derive(Debug, Clone)]
 pub(super) enum Objective {
     Label(Vocabulary),
-    /// The vocabulary of labels, and the separator between several labels in answers.
     Labels(Vocabulary, String),
     Number,
 }
 
 impl Objective {
-    /// Returns the objective of a trained model, as the config of the training sets it.
     pub(super) fn of(predictor: &Predictor, config: &Config) -> Result<Self> {
         Ok(match config.data.target {
             Target::Label => Self::Label(predictor.vocabulary(LABELS)?.clone()),
@@ -84,7 +79,6 @@ impl Objective {
         }
     }
 
-    /// Returns the labels if a text may have several of them.
     pub(super) fn several(&self) -> Option<&Vocabulary> {
         match self {
             Self::Labels(labels, _) => Some(labels),
@@ -105,7 +99,6 @@ impl Objective {
         }
     }
 
-    /// Converts a label cell to the right answer, for reports; `Truth::Open` if a number is missing.
     pub(super) fn truth(target: Target, label: &str) -> Truth {
         match target {
             Target::Label => Truth::Label(label.to_owned()),
@@ -118,11 +111,9 @@ impl Objective {
 /// What a pass over the texts finds about their labels, beside the counts of the labels.
 pub(super) struct Labels {
     target: Target,
-    /// Whether any text has several labels.
     several: bool,
     /// The count of the numbers in training texts, their mean, and the sum of squared differences from the mean.
     moments: (f64, f64, f64),
-    /// The smallest and the largest number of the held-out texts.
     held: [f32; 2],
     /// The first error about a label cell that is no number, with the location of the text if the location is known.
     wrong: Option<(Error, Option<FileLine>)>,
@@ -134,7 +125,6 @@ impl Labels {
         Self { target: config.data.target, several: false, moments, held, wrong: None }
     }
 
-    /// Adds the label cell of a text of the training file; `held` says whether the text is held out.
     pub(super) fn add(&mut self, text: &LabelledText, held: bool) {
         match self.target {
             Target::Label => {}
@@ -156,7 +146,6 @@ impl Labels {
         }
     }
 
-    /// Checks that the label cells of the training file `name` fit the target.
     pub(super) fn check(&self, counts: &RecordCounts, name: &str) -> Result<()> {
         if let Some((error, place)) = &self.wrong {
             let error = error.clone();
@@ -194,14 +183,12 @@ impl Labels {
         Ok(())
     }
 
-    /// Returns the standard deviation of the numbers.
     fn deviation(&self) -> f64 {
         let (n, _, squares) = self.moments;
         (squares / n.max(1.0)).sqrt()
     }
 
-    /// Returns what the model predicts, and the statistics of the training texts. The vocabulary also has the labels that only the
-    /// held-out texts have, so that their loss is defined.
+    /// The vocabulary also has the labels that only the held-out texts have, so that their loss is defined.
     pub(super) fn end(&self, counts: &RecordCounts, joint: String) -> Result<(Objective, Weights)> {
         let labels = || counts.facts.classes.vocabulary(LABEL);
         let objective = match self.target {
@@ -213,8 +200,8 @@ impl Labels {
         Ok((objective, Weights { texts, mean, deviation: self.deviation() }))
     }
 
-    /// Returns a hint if single labels look like several labels or like numbers, or a warning if labels of several look so. `joint`
-    /// separates labels in answers.
+    /// Returns a hint if single labels look like several or like numbers, or if several look like single ones. `joint` joins
+    /// answers.
     pub(super) fn hint(&self, classes: &ClassCounts, joint: &str) -> Option<String> {
         let Self { target, several, .. } = self;
         let (all, keys) = (classes.names().count(), || classes.names());
@@ -285,10 +272,8 @@ fn are_no_numbers(classes: &ClassCounts, texts: usize, name: &str) -> Result<()>
         .noted("data.target=number learns numbers (regression); data.label sets the column of the labels"))
 }
 
-/// Statistics of the training texts for the loss.
 pub(super) struct Weights {
     texts: f64,
-    /// The mean of the numbers in the training texts; 0 unless the model predicts numbers.
     pub(super) mean: f64,
     pub(super) deviation: f64,
 }

@@ -8,22 +8,18 @@ use unpadded::{Error, Result, Variable};
 
 use crate::config::Config;
 use crate::sections::Sentences;
-use crate::training::{CUT, ModelFacts, cut_of};
 
 /// The special token between two columns that are joined to one text.
 pub(crate) const SEPARATOR: &str = "<sep>";
-/// The names of the vocabularies of tokens and of characters.
 pub(super) const WORDS: &str = "words";
 pub(super) const CHARACTERS: &str = "characters";
 /// The feeds of a text: the tokens, and the characters of each token. `SECOND` is of the second text of a pair.
 pub(crate) const FIRST: [&str; 2] = ["words", "characters"];
 pub(crate) const SECOND: [&str; 2] = ["second words", "second characters"];
 
-/// How the columns of a record make up its texts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct TextColumns {
-    /// The number of columns that are joined to the first text.
-    columns: usize,
+    pub(super) columns: usize,
     /// Whether a record is a pair: the column after the first text's columns is the second text.
     pub(super) pair: bool,
     pub(super) documents: Sentences,
@@ -33,11 +29,6 @@ impl TextColumns {
     pub(super) fn of(config: &Config) -> Self {
         let (columns, pair) = (config.data.text.len().max(1), config.data.pair.is_some());
         Self { columns, pair, documents: config.model.documents }
-    }
-
-    /// Returns the number of columns that are joined to the first text.
-    pub(super) fn columns(&self) -> usize {
-        self.columns
     }
 
     /// Splits a record at its tabs: returns the columns of the first text, and the second text of a pair (else `None`).
@@ -56,7 +47,6 @@ impl TextColumns {
     }
 }
 
-/// A reader of records: the tokenizer, the vocabularies, and the columns of the texts.
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
     pub(super) cut: Tokenizer,
@@ -66,11 +56,14 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Returns the reader of a trained model; `config` is the config of its training.
-    pub(crate) fn of(known: &dyn ModelFacts, config: &Config) -> Result<Self> {
-        let characters = config.model.characters.then(|| known.vocabulary(CHARACTERS).cloned());
-        let (cut, words) = (cut_of(known, CUT)?, known.vocabulary(WORDS)?.clone());
-        Ok(Self { cut, words, characters: characters.transpose()?, parts: TextColumns::of(config) })
+    pub(crate) fn of(
+        config: &Config,
+        cut: Option<&str>,
+        vocabulary: &mut dyn FnMut(&str) -> Result<Vocabulary>,
+    ) -> Result<Self> {
+        let (cut, words) = (Tokenizer::from_name(cut.unwrap_or_default())?, vocabulary(WORDS)?);
+        let characters = config.model.characters.then(|| vocabulary(CHARACTERS)).transpose()?;
+        Ok(Self { cut, words, characters, parts: TextColumns::of(config) })
     }
 
     /// Returns the names of the feeds of a record, in the order of the values that [`Self::fields`] returns.
@@ -83,8 +76,8 @@ impl Reader {
         [of(FIRST), second].concat()
     }
 
-    /// Returns the tokens of each column of a record, in the order in which they are fed. A column that is joined to the
-    /// column before it begins with the separator. The last column of a pair is the second text.
+    /// Returns the tokens of each column, as they are fed; the separator is before a joined column. A pair's second text is the
+    /// last.
     pub(crate) fn columns(&self, text: &str) -> Result<Vec<Vec<String>>> {
         let (columns, second) = self.parts.split(text)?;
         let of = |(at, column): (usize, &str)| {
@@ -96,7 +89,6 @@ impl Reader {
         Ok(columns.into_iter().chain(second).enumerate().map(of).collect())
     }
 
-    /// Returns the tokens of the first text of a record, in the order in which they are fed.
     pub(crate) fn tokens(&self, text: &str) -> Result<Vec<String>> {
         let mut columns = self.columns(text)?;
         columns.truncate(self.parts.columns);
@@ -138,7 +130,6 @@ impl Reader {
         })
     }
 
-    /// Returns several records as a batch: the name and the value of each feed.
     pub(crate) fn batch(&self, texts: &[&str]) -> Result<Vec<(String, Variable)>> {
         let samples = (0..).zip(texts).map(|(number, text)| Ok(Sample::new(number, self.fields(text)?)));
         let names: Vec<String> = self.feeds().into_iter().map(str::to_owned).collect();

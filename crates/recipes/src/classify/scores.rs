@@ -11,19 +11,16 @@ use crate::evaluation::{
 use crate::labels::trained_id;
 use crate::sample::FigureFn;
 
-/// The first columns of a bootstrap sample: hits, true labels, predicted labels, texts with exactly the right labels, all
-/// texts. The columns of [`of_label`] follow.
+/// The first columns of a bootstrap sample: hits, true labels, predicted labels, exactly right texts, all texts; then [`of_label`].
 const EXACT: usize = 3;
 const SETS: usize = 4;
 
-/// Scores the predicted sets of labels against the true sets.
 pub(super) struct LabelSets<'a> {
     labels: &'a Vocabulary,
     rows: Vec<[u64; 3]>,
     /// The loss is over all labels of all texts: p is the probability that the text has the label, or that it does not.
     sums: ScoreSums,
     unseen: Vec<UnseenLabel>,
-    /// Whether a text has no label.
     bare: bool,
 }
 
@@ -33,8 +30,7 @@ impl<'a> LabelSets<'a> {
         Self { labels, rows: vec![[0; 3]; labels.len()], sums, unseen: Vec::new(), bare: false }
     }
 
-    /// Scores a text. `tokens` is the length of the text in tokens, `row` has the probability of each label, and
-    /// `found` has, for each label, whether the label is predicted.
+    /// Scores a text of `tokens` tokens; `row` has a probability per label, and `found` whether the label is predicted.
     pub(super) fn add(
         &mut self,
         truth: &str,
@@ -86,7 +82,6 @@ impl<'a> LabelSets<'a> {
         self.unseen[at].add(|| Some(place()));
     }
 
-    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
         let figures: [NamedFigure; 2] = [
             ("micro F1", Unit::Share, FigureFn::Of(f1_of)),
@@ -109,10 +104,8 @@ const SQUARED: usize = 0;
 const ABSOLUTE: usize = 1;
 const TEXTS: usize = 2;
 
-/// Scores predicted numbers against the true numbers.
 pub(super) struct Numbers {
     sums: ScoreSums,
-    /// The list of the true numbers, and the list of the predicted numbers, one entry per text.
     pairs: [Vec<f64>; 2],
 }
 
@@ -122,7 +115,6 @@ impl Numbers {
         Self { sums, pairs: [Vec::new(), Vec::new()] }
     }
 
-    /// Scores a text that has `tokens` tokens.
     pub(super) fn add(&mut self, truth: f64, found: f64, tokens: usize) {
         let error = found - truth;
         let counts = [(SQUARED, error * error), (ABSOLUTE, error.abs()), (TEXTS, 1.0)];
@@ -131,7 +123,6 @@ impl Numbers {
         self.pairs[1].push(found);
     }
 
-    /// Returns the evaluation over all scored texts.
     pub(super) fn end(self) -> Evaluation {
         let figures: [NamedFigure; 2] = [
             ("mean squared error", Unit::Number, FigureFn::Of(|x| ratio(x[SQUARED], x[TEXTS]))),
@@ -166,7 +157,6 @@ fn ranks(numbers: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Returns the Pearson correlation of two lists; `None` if all entries of a list are equal.
 fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     let mean = |of: &[f64]| ratio(of.iter().sum(), of.len() as f64);
     let (of_a, of_b) = (mean(a), mean(b));

@@ -18,14 +18,11 @@ pub(super) const RULE: &str = "threshold rule";
 const THRESHOLDS: &str = "thresholds";
 /// The name of the note with the thresholds of both rules: first the threshold for all labels, then a threshold per label.
 const CHOICES: &str = "threshold choices";
-/// The threshold of each label without a note.
 const DEFAULT: f32 = 0.5;
-/// With fewer held-out texts of the rarest label, the labels get one threshold, since the threshold with the highest F1 on a few
-/// texts is too often not the best one for other texts.
+/// With fewer held-out texts of the rarest label, all labels get one threshold: the best one on a few texts is often not the best.
 const ENOUGH: u64 = 50;
 
-/// Returns the rule that chooses the thresholds, and a line for people about the rule (`None` unless a text may have several
-/// labels).
+/// Returns the rule that chooses the thresholds and, for several labels per text, a line for people about the rule.
 pub(super) fn rule(
     config: &Config,
     learnt: &Objective,
@@ -55,7 +52,6 @@ pub(super) struct Thresholds {
 }
 
 impl Thresholds {
-    /// Returns the thresholds in the notes of the checkpoint; 0.5 for each label if the checkpoint has no such notes.
     pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Self> {
         let Some(labels) = learnt.several() else {
             return Ok(Self { used: Vec::new(), choices: Vec::new() });
@@ -75,9 +71,6 @@ impl Thresholds {
     }
 
     /// Returns the threshold of each label by the setting `decoding.threshold`; `None` keeps the rule of the training.
-    ///
-    /// # Errors
-    /// If the checkpoint does not have the thresholds of the rule.
     pub(super) fn by(&self, rule: Option<LabelThreshold>) -> Result<Vec<f32>> {
         match (rule, &self.choices[..]) {
             (None, _) => Ok(self.used.clone()),
@@ -107,8 +100,7 @@ impl Thresholds {
     }
 }
 
-/// Chooses the thresholds on development data, by the metric that chose the best epoch, and stores them in notes of the
-/// checkpoint. The checkpoint of a model with one label or a number per text is returned unchanged.
+/// Chooses the thresholds by the metric that chose the best epoch. Other checkpoints are returned unchanged.
 pub(crate) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
     let (Some(rule), Some(labels)) = (checkpoint.notes.get(RULE), checkpoint.vocabularies.get(LABELS)) else {
         return Ok(checkpoint);
