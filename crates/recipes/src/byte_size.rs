@@ -5,22 +5,6 @@ use std::str::FromStr;
 
 use unpadded::{Error, memory};
 
-const UNITS: [(&str, u64); 13] = [
-    ("b", 1),
-    ("k", 1_000),
-    ("kb", 1_000),
-    ("m", 1_000_000),
-    ("mb", 1_000_000),
-    ("g", 1_000_000_000),
-    ("gb", 1_000_000_000),
-    ("t", 1_000_000_000_000),
-    ("tb", 1_000_000_000_000),
-    ("kib", 1 << 10),
-    ("mib", 1 << 20),
-    ("gib", 1 << 30),
-    ("tib", 1 << 40),
-];
-
 /// A size of memory in bytes. As text, a size has a unit: `500 MB` (1 MB is 1,000,000 bytes), `1.5 GB`, `2 GiB` (1 GiB is 2³⁰ bytes).
 ///
 /// ```
@@ -62,7 +46,14 @@ impl FromStr for ByteSize {
         let wrong = || Error::new("size", Self::EXPECTED, format!("`{text}`"));
         let (number, unit) =
             text.trim().split_at(text.trim().find(|c: char| c.is_alphabetic()).ok_or_else(wrong)?);
-        let unit = UNITS.iter().find(|(name, _)| *name == unit.to_lowercase()).ok_or_else(wrong)?.1;
+        let unit = unit.to_lowercase();
+        let (prefix, base) = match unit.strip_suffix("ib") {
+            Some(prefix) => (prefix, 1024u64),
+            None => (unit.strip_suffix('b').unwrap_or(&unit), 1000),
+        };
+        let power = ["", "k", "m", "g", "t"].into_iter().position(|known| known == prefix);
+        let power = power.filter(|power| base == 1000 || *power > 0).ok_or_else(wrong)?;
+        let unit = base.pow(power as u32);
         let (whole, decimals) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
         let digits =
             |text: &str| !text.is_empty() && text.len() <= 15 && text.bytes().all(|b| b.is_ascii_digit());

@@ -45,9 +45,8 @@ pub struct Disagreement {
     pub found: [String; 2],
 }
 
-type AnswerHash = (u64, u64);
-
-fn hashes(of: &Outcome<'_>) -> AnswerHash {
+/// Returns the hash of a scored text with its right answer, and the hash of the model's answer.
+fn hashes(of: &Outcome<'_>) -> (u64, u64) {
     let number = |text: &str| Fingerprint::default().text(text).finish();
     (number(&format!("{}\n{}", of.text, of.truth)), number(of.found))
 }
@@ -56,7 +55,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     let mut compared = ModelComparison { scored: Vec::new(), against_first: Vec::new() };
     let Some(((config, first), others)) = runs.split_first() else { return Ok(compared) };
     let path = |config: &Config| config.data.test.clone().unwrap_or_default();
-    let mut seen: Vec<AnswerHash> = Vec::new();
+    let mut seen = Vec::new();
     compared.scored.push(first.scores(config, &path(config), &mut |of| seen.push(hashes(&of)))?);
     for (config, model) in others {
         if first.task() != model.task() {

@@ -9,6 +9,7 @@ use toml::de::{DeInteger, DeTable, DeValue};
 use unpadded::{AtCaller, Error, ErrorKind, Result};
 
 use super::config::{Config, nearest};
+use super::rows;
 use super::sections::Task;
 use super::settings::{SettingKey, Value};
 use super::space::{Space, Values};
@@ -76,10 +77,11 @@ impl Space {
     pub fn of(config: &Config) -> Result<Self> {
         let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
         let space = parse("space", &text).at_caller()?.1.unwrap_or_default();
-        let of_texts = (config.run.task.recipe().of_texts)(config).at_caller()?;
+        let train = config.data.train.as_ref().filter(|_| config.run.task == Task::Classify);
+        let of_rows = train.map(|train| rows::are_meant(config, Path::new(train))).transpose().at_caller()?;
         let of_words = |name: &str| name.starts_with("text.") || WORDS.contains(&name);
         let decided = |name: &str| match config.training.from {
-            _ if !of_texts && of_words(name) => true,
+            _ if of_rows == Some(true) && of_words(name) => true,
             Some(_) => name != "model.dropout" && !name.starts_with("training."),
             None => name == "model.embedding" && config.text.vectors.is_some(),
         };

@@ -4,8 +4,8 @@ use unpadded::Result;
 use unpadded_text::{LabelledTexts, PlainText, TaggedTexts, TextFile};
 
 macro_rules! file {
-    ($name:literal) => {
-        TextFile::embedded($name, include_str!(concat!("../../../", $name)))
+    ($($name:literal)+) => {
+        TextFile::embedded(concat!($($name),+), include_str!(concat!("../../../", $($name),+)))
     };
 }
 
@@ -17,18 +17,13 @@ pub(super) fn reviews(train: bool) -> Result<LabelledTexts> {
 }
 
 pub(super) fn requests(train: bool) -> Result<TaggedTexts> {
-    let [words, tags, labels] = match train {
-        true => [
-            file!("datasets/requests/train/seq.in"),
-            file!("datasets/requests/train/seq.out"),
-            file!("datasets/requests/train/label"),
-        ],
-        false => [
-            file!("datasets/requests/dev/seq.in"),
-            file!("datasets/requests/dev/seq.out"),
-            file!("datasets/requests/dev/label"),
-        ],
-    };
+    macro_rules! files {
+        ($part:literal) => {
+            [file!($part "/seq.in"), file!($part "/seq.out"), file!($part "/label")]
+        };
+    }
+    let [words, tags, labels] =
+        if train { files!("datasets/requests/train") } else { files!("datasets/requests/dev") };
     TaggedTexts::of_parallel(&words, &tags, Some(&labels))
 }
 

@@ -6,7 +6,7 @@ use unpadded::metrics::{Counts, Unit, ratio};
 
 use super::by_length::ByLength;
 use super::sample::{Bootstrap, FigureFn};
-use super::translated::TranslatedText;
+use super::text_scores::TranslatedText;
 
 /// Maximum number of unseen labels that are listed by name; further unseen labels are counted together as one entry.
 const MOST_UNSEEN: usize = 1_000;
@@ -306,7 +306,18 @@ impl ScoreSums {
         rows: Vec<ScoreRow>,
         unseen: Vec<UnseenLabel>,
     ) -> Evaluation {
-        const MACRO_F1: NamedFigure = ("macro F1", Unit::Share, FigureFn::Of(macro_f1_of));
+        /// The mean over the labels that occur or were predicted.
+        const MACRO_F1: NamedFigure = (
+            "macro F1",
+            Unit::Share,
+            FigureFn::Of(|sums| {
+                let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
+                let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
+                let (sum, classes) =
+                    occurs.fold((0.0, 0.0), |(sum, n), counts| (sum + f1_of(counts), n + 1.0));
+                ratio(sum, classes)
+            }),
+        );
         let resampled = [figures, if few { &[MACRO_F1] } else { &[] }].concat();
         let scored = self.end(OF_LABELS, &resampled, unseen);
         let scored = if few { scored } else { scored.with("macro F1", Unit::Share, macro_f1(&rows)) };
@@ -405,14 +416,6 @@ pub(super) const MOST_LABELS: usize = 20;
 pub(super) fn f1_of(counts: &[f64]) -> f64 {
     let [hits, labels, guesses] = std::array::from_fn(|at| counts.get(at).copied().unwrap_or(0.0));
     Counts { hits, labels, guesses }.f1()
-}
-
-/// Returns the mean F1 over the labels that occur or were predicted, from the summed counts of [`of_label`].
-fn macro_f1_of(sums: &[f64]) -> f64 {
-    let of_labels = sums.get(OF_LABELS..).unwrap_or_default().chunks(3);
-    let occurs = of_labels.filter(|counts| counts.iter().any(|count| *count > 0.0));
-    let (sum, classes) = occurs.fold((0.0, 0.0), |(sum, n), counts| (sum + f1_of(counts), n + 1.0));
-    ratio(sum, classes)
 }
 
 /// Returns the index of the largest probability of a row; the first of several equal ones.

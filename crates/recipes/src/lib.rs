@@ -22,7 +22,6 @@
 
 mod aligned;
 mod answer;
-mod answer_batch;
 mod by_length;
 mod byte_size;
 mod classify;
@@ -37,10 +36,8 @@ mod labels;
 mod lm;
 mod model;
 mod net;
-mod pieces;
 mod portions;
 mod prepare;
-mod preview;
 mod prose;
 mod recipe;
 mod rows;
@@ -51,19 +48,16 @@ mod space;
 mod started;
 mod tag;
 mod tag_scores;
-mod tag_windows;
 mod tasks;
 mod text_scores;
 mod texts;
 mod training;
 mod translate;
-mod translated;
 mod vote;
 mod weigh;
 
 pub use aligned::{Aligner, Alignment};
-pub use answer::Answer;
-pub use answer_batch::AnswerBatch;
+pub use answer::{Answer, AnswerBatch};
 pub use by_length::{ByLength, LengthRange};
 pub use byte_size::ByteSize;
 pub use compare::{Disagreement, ModelComparison, ModelDifference};
@@ -71,15 +65,15 @@ pub use config::{Config, nearest};
 pub use evaluation::{Confusion, ConfusionCount, Evaluation, Figure, ScoreRow, ScoreTable, UnseenLabel};
 pub use model::Model;
 pub use portions::ClassCount;
-pub use preview::Preview;
+pub use recipe::Preview;
 pub use sections::{
     Average, BatchRule, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule,
     RunConfig, Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;
+pub use text_scores::TranslatedText;
 pub use training::{Case, HeldOutScorer, HeldOutTexts, Preparation, TestData, Truth};
-pub use translated::TranslatedText;
 pub use weigh::Weigher;
 
 use std::path::Path;

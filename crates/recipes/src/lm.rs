@@ -18,10 +18,8 @@ use super::by_length::ByLength;
 use super::config::Config;
 use super::encoder::with_cell;
 use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums};
-use super::pieces::Pieces;
-use super::preview::Preview;
-use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
-use super::recipe::{AnsweringModel, Continuation, Recipe, TestCheck, TestFile, TrainedModel};
+use super::prose::{COLUMNS, FEEDS, Pieces, Prose, STEPS, TokenWindow};
+use super::recipe::{AnsweringModel, Continuation, Preview, Recipe, TestCheck, TestFile, TrainedModel};
 use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
@@ -47,11 +45,10 @@ pub(super) const RECIPE: Recipe = Recipe {
     tables: &TABLES,
     starts_from_lm: false,
     asking: None,
-    of_texts: |_| Ok(true),
     preview,
     prepare,
     check: |file, _| check(file),
-    load: |predictor, _| Ok(Box::new(Writer { cut: cut_of(predictor, CUT)? })),
+    load: |predictor, _| Ok(Box::new(Writer(cut_of(predictor, CUT)?))),
 };
 
 fn preview(config: &Config, path: &Path) -> Result<Preview> {
@@ -79,13 +76,11 @@ fn check(file: &TestFile<'_>) -> Result<TestCheck> {
     known.map_or_else(|| Ok(TestCheck { read, warnings: Vec::new(), skipped }), Err)
 }
 
-struct Writer {
-    cut: Tokenizer,
-}
+struct Writer(Tokenizer);
 
 impl TrainedModel for Writer {
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
-        let (config, cut) = (file.config, &self.cut);
+        let (config, cut) = (file.config, &self.0);
         let text = Prose::open(file.path, config, DataMemory::set_by(config))?;
         let count = text.count(cut)?;
         at_least_two(&text, count)?;
@@ -99,7 +94,7 @@ impl TrainedModel for Writer {
         /// Maximum number of logits in memory, which limits a window. The streams are as in training, as each begins without a
         /// context.
         const LOGITS_TOGETHER: usize = 1 << 24;
-        let (config, cut, by) = (file.config, &self.cut, file.known);
+        let (config, cut, by) = (file.config, &self.0, file.known);
         let (text, known) = (test_text(file)?, by.vocabulary(TOKENS)?);
         let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
         let id = known.unknown();
@@ -180,7 +175,7 @@ impl TrainedModel for Writer {
 
 impl AnsweringModel for Writer {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
-        Some([&self.cut; 2])
+        Some([&self.0; 2])
     }
 
     /// Continues each text greedily: each new token is the most probable one.
@@ -204,7 +199,7 @@ impl AnsweringModel for Writer {
             next.as_mut_slice()?[0] = id;
             session.step(&[(FEEDS[0], &next)])
         };
-        let mut prompt = known.ids(self.cut.tokens(text))?;
+        let mut prompt = known.ids(self.0.tokens(text))?;
         if prompt.is_empty() {
             // An empty prompt is replaced by a line break, or by the first token if the vocabulary has no line break.
             prompt.push(known.id("\n").unwrap_or_default());
@@ -212,7 +207,7 @@ impl AnsweringModel for Writer {
         for id in prompt {
             read(id, &mut session)?;
         }
-        let (unknown, mut pieces, mut row) = (known.unknown(), Pieces::new(&self.cut), Vec::new());
+        let (unknown, mut pieces, mut row) = (known.unknown(), Pieces::new(&self.0), Vec::new());
         for _ in 0..how.tokens {
             row.clear();
             row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);

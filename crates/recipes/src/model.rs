@@ -8,8 +8,7 @@ use unpadded::predict::{Predictor, Sampling};
 use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
 use unpadded_text::{LabelNotation, QuestionKind, Questions};
 
-use super::answer::Answer;
-use super::answer_batch::AnswerBatch;
+use super::answer::{Answer, AnswerBatch};
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::recipe::{Continuation, TestFile, TrainedModel};
@@ -136,16 +135,12 @@ impl Model {
         self.trained.tokenizers().map(|[read, _]| read)
     }
 
-    fn file<'a>(&'a self, config: &'a Config, path: &'a str) -> TestFile<'a> {
-        TestFile { path, config, known: &self.predictor }
-    }
-
     pub(super) fn data(&self, config: &Config, path: &str) -> Result<TestData> {
-        self.trained.data(&self.file(config, path))
+        self.trained.data(&TestFile { path, config, known: &self.predictor })
     }
 
     pub(super) fn scores(&self, config: &Config, path: &str, each: EachOutcome<'_>) -> Result<Evaluation> {
-        self.trained.scores(&self.file(config, path), each)
+        self.trained.scores(&TestFile { path, config, known: &self.predictor }, each)
     }
 
     /// Returns the config of the model's training as TOML.

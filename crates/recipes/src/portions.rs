@@ -61,27 +61,23 @@ pub struct ClassCount {
 pub(super) struct ClassCounts([BTreeMap<String, ClassCount>; 2]);
 
 impl ClassCounts {
-    /// Counts an occurrence of a class. Locations are kept while no training text has the class.
-    pub(super) fn add(
-        &mut self,
-        (what, name): (&'static str, &str),
-        portion: Portion,
-        place: &dyn Fn() -> Option<String>,
-    ) {
-        let of = &mut self.0[usize::from(what == TAG)];
-        let add = |class: &mut ClassCount| match portion {
-            Portion::Train => class.train += 1,
-            Portion::HeldOut | Portion::Dev if class.train > 0 => class.held_out.count += 1,
-            Portion::HeldOut | Portion::Dev => class.held_out.add(place),
-        };
-        match of.get_mut(name) {
-            Some(class) => add(class),
-            None => {
-                let mut class = ClassCount { train: 0, held_out: UnseenLabel::new(what, name) };
-                add(&mut class);
-                of.insert(name.to_owned(), class);
+    /// Counts the classes of a record, and returns whether it has none. Locations are kept while no training text has the class.
+    fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record, portion: Portion) -> bool {
+        let mut bare = true;
+        M::classes(config, record, &mut |what, name, place| {
+            bare = false;
+            let of = &mut self.0[usize::from(what == TAG)];
+            if !of.contains_key(name) {
+                of.insert(name.to_owned(), ClassCount { train: 0, held_out: UnseenLabel::new(what, name) });
             }
-        }
+            match of.get_mut(name) {
+                Some(class) if portion == Portion::Train => class.train += 1,
+                Some(class) if class.train > 0 => class.held_out.count += 1,
+                Some(class) => class.held_out.add(place),
+                None => {}
+            }
+        });
+        bare
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &ClassCount> {
@@ -94,10 +90,6 @@ impl ClassCounts {
 
     fn of(&self, what: &str) -> &BTreeMap<String, ClassCount> {
         &self.0[usize::from(what == TAG)]
-    }
-
-    fn is_trained(&self, what: &str, name: &str) -> bool {
-        self.of(what).get(name).is_some_and(|class| class.train > 0)
     }
 
     pub(super) fn without_labels(&mut self) {
@@ -113,7 +105,9 @@ impl ClassCounts {
 
     pub(super) fn is_unseen<M: RecordAnswers>(&self, config: &Config, record: &M::Record) -> bool {
         let mut found = false;
-        M::classes(config, record, &mut |what, name, _| found |= !self.is_trained(what, name));
+        M::classes(config, record, &mut |what, name, _| {
+            found |= self.of(what).get(name).is_none_or(|class| class.train == 0)
+        });
         found
     }
 
@@ -256,11 +250,7 @@ pub(super) struct PortionFacts {
 impl PortionFacts {
     /// Counts the classes of a record, and keeps its key. The records of `data.dev` follow all training records.
     pub(super) fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record, portion: Portion) {
-        let mut bare = true;
-        M::classes(config, record, &mut |what, name, place| {
-            bare = false;
-            self.classes.add((what, name), portion, place);
-        });
+        let bare = self.classes.add::<M>(config, record, portion);
         let key = key::<M>(config, record);
         if portion == Portion::Dev {
             self.bare |= bare;
@@ -332,12 +322,7 @@ pub(super) struct TestRecords<'a> {
 
 impl TestRecords<'_> {
     pub(super) fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record) {
-        let mut bare = true;
-        M::classes(config, record, &mut |what, name, place| {
-            bare = false;
-            self.classes.add((what, name), Portion::Dev, place);
-        });
-        self.bare |= bare;
+        self.bare |= self.classes.add::<M>(config, record, Portion::Dev);
         let key = key::<M>(config, record);
         for (shared, known) in self.shared.iter_mut().zip(&self.known.seen) {
             shared.add(known, key, || location(record));

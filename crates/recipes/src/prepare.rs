@@ -20,7 +20,7 @@ use super::started::Origin;
 use super::texts::Texts;
 use super::training::{
     DataMemory, HeldOutScorer, HeldOutTexts, Paths, Preparation, READ_AS, of_training, one_in, read_as,
-    read_otherwise, skipped, too_few,
+    skipped, too_few,
 };
 
 #[derive(Default)]
@@ -186,7 +186,8 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let warnings = counts.facts.said::<S::Model>(&train.called(), &dev.called(), divides)?;
     // Rows of features have no words, and other rows are read as the training rows.
     if let Some((words, note)) = reading {
-        otherwise = read_otherwise(&dev.called(), dev.options(), train.options());
+        let read = read_as(dev.options()).zip(read_as(train.options()));
+        otherwise = read.filter(|(own, of)| own != of).map(|(own, _)| format!("{}: {own}", dev.called()));
         trainer = trainer.note(READ_AS, note.phrases(false).to_note());
         coverage = counts.dev_tokens.coverage(&words);
         vectors = net::vectors(config, &mut trainer, &words)?;

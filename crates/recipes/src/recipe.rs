@@ -4,16 +4,14 @@ use std::path::Path;
 
 use unpadded::data::{Loader, Tokenizer};
 use unpadded::predict::{Predictor, Sampling};
-use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{QuestionKind, ReadOptions, SkipReport};
+use unpadded::{Error, ErrorKind, Printable, Result};
+use unpadded_text::{Files, QuestionKind, ReadOptions, Record, SkipReport};
 
-use super::answer::Answer;
-use super::answer_batch::AnswerBatch;
+use super::answer::{Answer, AnswerBatch};
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::trained_id;
 use super::portions::{LABEL, PortionFacts, RecordAnswers, TAG, fitting};
-use super::preview::Preview;
 use super::sections::DecodingConfig;
 use super::started::Table;
 use super::texts::Texts;
@@ -28,7 +26,6 @@ pub(super) struct Recipe {
     pub(super) starts_from_lm: bool,
     /// What a model reads from a record that it answers; `None` for a model that continues texts, instead of answering records.
     pub(super) asking: Option<QuestionKind>,
-    pub(super) of_texts: fn(&Config) -> Result<bool>,
     pub(super) preview: fn(&Config, &Path) -> Result<Preview>,
     pub(super) prepare: fn(&Config, Paths) -> Result<Preparation>,
     /// Reads a file as [`TrainedModel::scores`] does, so that its errors appear before a training with this config.
@@ -164,7 +161,6 @@ impl Recipe {
             tables: M::TABLES,
             starts_from_lm: M::STARTS_FROM_LM,
             asking: Some(M::ASKING),
-            of_texts: |_| Ok(true),
             preview: M::preview,
             prepare: M::prepare,
             check: |file, known| {
@@ -214,5 +210,42 @@ impl<M: RecordModel> TrainedModel for M {
         }
         said.extend(options.left_out().into_iter().chain(skipped(&name, &options)).chain(scored.said));
         Ok(Evaluation { said, ..scored })
+    }
+}
+
+/// The detected format of a data set and the first parsed records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Preview {
+    /// The detected format, columns and header with the reasons, as a line for people; `None` if there is nothing to
+    /// report.
+    pub said: Option<String>,
+    /// The detected options as a JSON object from [`ReadOptions::to_json`].
+    pub how: String,
+    /// The first records of the data set, each formatted as a line.
+    pub records: Vec<String>,
+}
+
+impl Preview {
+    pub(super) const SHOWN: usize = 3;
+
+    pub(super) fn new(options: &ReadOptions, records: Vec<String>) -> Self {
+        Self { said: read_as(options), how: options.to_json(), records }
+    }
+
+    pub(super) fn of<R: Record>(
+        path: &Path,
+        options: &ReadOptions,
+        line: &dyn Fn(&R) -> String,
+    ) -> Result<Self> {
+        let files = Files::open_with([path], options)?;
+        let records = files.records().take(Self::SHOWN).map(|record| record.map(|record| line(&record)));
+        let records = records.collect::<Result<_>>()?;
+        Ok(Self::new(files.read_as(), records))
+    }
+
+    /// Returns a text in quotation marks, cut after 80 characters.
+    pub(super) fn cut(text: &str) -> String {
+        Printable(text).quoted(80)
     }
 }

@@ -340,15 +340,8 @@ impl SettingRules {
     }
 }
 
-impl Task {
-    /// Returns whether a text may be joined of several columns.
-    fn joins_columns(self) -> bool {
-        match self {
-            Classify => true,
-            Tag | Lm | Translate => false,
-        }
-    }
-}
+/// Returns whether a text may be joined of several columns.
+const JOINS_COLUMNS: fn(Task) -> bool = tasks!(Classify, not Tag | Lm | Translate);
 
 impl Target {
     /// Returns whether each text has exactly one label.
@@ -407,7 +400,7 @@ section! {
         /// Format of the files: `tsv`, `csv`, `jsonl`, `parquet`, `columns`, `parallel`, `file-per-class`, `folder-per-class`, `trees`, `fasttext`, `dictionary`, `libsvm` or `plain` (default: detected and printed).
         format: Option<String> = None;
         /// Text column: its name or number, or its field in JSON Lines or Parquet; for tagged texts the words, for pairs the source. `classify` joins several columns, as in `["title", "body"]`, with a separator token between them (default: detected and printed).
-        text: Vec<String> = Vec::new(), but(|c| c.run.task.joins_columns() || c.data.text.len() <= 1, "one column of `{task}`", |c| format!("{} columns", c.data.text.len()));
+        text: Vec<String> = Vec::new(), but(|c| JOINS_COLUMNS(c.run.task) || c.data.text.len() <= 1, "one column of `{task}`", |c| format!("{} columns", c.data.text.len()));
         /// Second text column, for pairs of texts as in natural language inference and similarity; one encoder reads both texts (default: none).
         pair: Option<String> = None, of(tasks!(Classify, not Tag | Lm | Translate));
         /// Label column or field: of the label, the number, the tags or the translation; the tags of CoNLL-U also by name: `upos`, `xpos`, `feats`, `deprel` or `lemma`. With several labels per text, also a list of columns with 0 or 1 for each label, as in `["red", "blue"]` (default: detected and printed).

@@ -129,8 +129,17 @@ impl Origin {
             let expected = format!("{}, the width of the word vectors of `{name}`", model.embedding);
             return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));
         }
-        if task != wanted && wanted.has_words() {
-            by_words(name, wanted, &theirs.text)?;
+        let of_words = matches!(theirs.text.tokens, Some(Tokens::Words | Tokens::Whitespace));
+        if task != wanted && wanted.has_words() && (theirs.text.tokenizer.is_some() || !of_words) {
+            let expected = format!(
+                "a language model of `words` or `whitespace` for `{}`, whose words are given",
+                wanted.name()
+            );
+            let got = match (&theirs.text.tokenizer, theirs.text.tokens) {
+                (Some(path), _) => format!("tokens of `{path}`"),
+                (None, tokens) => format!("`text.tokens = \"{}\"`", tokens.map_or("none", Tokens::name)),
+            };
+            return Err(Error::new("training.from", expected, format!("`{name}` with {got}")));
         }
         let checkpoint = match checkpoint.purpose {
             Purpose::Training if resumed.is_none() => checkpoint.for_inference(&ops::catalogue())?,
@@ -204,18 +213,6 @@ impl Origin {
         let said = from.give(&mut trainer, task)?;
         Ok((trainer, said))
     }
-}
-
-/// Checks that the tokens of a language model are words, as a task needs whose words are given.
-fn by_words(name: &str, task: Task, text: &TextConfig) -> Result<()> {
-    let got = match (&text.tokenizer, text.tokens) {
-        (None, Some(Tokens::Words | Tokens::Whitespace)) => return Ok(()),
-        (Some(path), _) => format!("tokens of `{path}`"),
-        (None, tokens) => format!("`text.tokens = \"{}\"`", tokens.map_or("none", Tokens::name)),
-    };
-    let task = task.name();
-    let expected = format!("a language model of `words` or `whitespace` for `{task}`, whose words are given");
-    Err(Error::new("training.from", expected, format!("`{name}` with {got}")))
 }
 
 impl Trained {

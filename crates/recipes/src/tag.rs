@@ -14,16 +14,14 @@ use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Result, Variable, reserve};
 use unpadded_text::{QuestionKind, ReadOptions, TaggedText, TaggedTexts, Tagging, scheme_of};
 
-use super::answer::Answer;
-use super::answer_batch::AnswerBatch;
+use super::answer::{Answer, AnswerBatch};
 use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::labels::trained_id;
 use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
-use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordCheck, RecordModel, TestFile};
+use super::recipe::{AnsweringModel, Preview, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::{Origin, Table};
 use super::tag_scores::{FoundTags, TagScores};
@@ -32,7 +30,7 @@ use super::training::{
     Case, Column, DataMemory, Paths, Preparation, READ_AS, Truth, options_of, read_as, refuse_texts,
 };
 use super::vote::Voters;
-use super::{embedded, net, tag_windows};
+use super::{embedded, net};
 
 const FEEDS: [&str; 4] = ["words", "characters", "tags", "label"];
 const COLUMNS: [Column; 2] = [|o, column| o.tokens(column), |o, column| o.tags(column)];
@@ -58,9 +56,8 @@ const MANY_TAGS: usize = 300;
 
 type TextTags = (Vec<i64>, Option<(String, f32)>);
 
-pub(super) struct Tagger {
-    others: Voters,
-}
+/// A tagger, with the other taggers of its ensemble.
+pub(super) struct Tagger(Voters);
 
 impl AnsweringModel for Tagger {
     /// A batch is small, because the memory of the model grows with all words or characters of a batch.
@@ -84,7 +81,7 @@ impl AnsweringModel for Tagger {
         let found = match (self.found(by, &whole), &words[..]) {
             (Err(error), [words]) if may_divide(&error) => {
                 let mut tags = |words: &[&str]| Ok(self.found(by, &[words])?.swap_remove(0).0);
-                vec![(tag_windows::tags(words, how.overlap, &mut tags)?, None)]
+                vec![(in_windows(words, how.overlap, &mut tags)?, None)]
             }
             (found, _) => {
                 found.map_err(|error| match error.is_over_limit() && !labelled && how.overlap == 0 {
@@ -109,7 +106,7 @@ impl AnsweringModel for Tagger {
             Some(tagging) => tagging.scheme.transitions(&tagging.standard(&first.tags)?)?,
             None => Array2::zeros((first.tags.len() + 2, first.tags.len())),
         };
-        self.others.add((first.tags, first.labels), may, other, (known.tags, known.labels))
+        self.0.add((first.tags, first.labels), may, other, (known.tags, known.labels))
     }
 }
 
@@ -143,7 +140,7 @@ impl RecordModel for Tagger {
     }
 
     fn load(_: &Predictor, _: &Config) -> Result<Self> {
-        Ok(Self { others: Voters::default() })
+        Ok(Self(Voters::default()))
     }
 
     fn adds(&self, predictor: &Predictor, _: &DecodingConfig) -> Vec<String> {
@@ -192,7 +189,7 @@ impl RecordModel for Tagger {
         // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
         // loss, since its taggers vote.
         let loss = match texts {
-            Texts::InFiles(files, window) if some && self.others.is_empty() => {
+            Texts::InFiles(files, window) if some && self.0.is_empty() => {
                 let learnt = Texts::InFiles(files.retain(learnt), window);
                 Some(by.evaluate(&entries.loader(&learnt, file.config)?)?.loss())
             }
@@ -310,7 +307,7 @@ impl Tagger {
     fn found(&self, predictor: &Predictor, texts: &[&[&str]]) -> Result<Vec<TextTags>> {
         let lengths: Vec<usize> = texts.iter().map(|words| words.len()).collect();
         let own = found(predictor, texts)?;
-        let (tags, labels) = self.others.join(own, &lengths, &|other| found(other, texts))?;
+        let (tags, labels) = self.0.join(own, &lengths, &|other| found(other, texts))?;
         let known = if labels.is_empty() { None } else { Some(predictor.vocabulary(LABELS)?) };
         let (mut tags, mut rows) = (tags.into_iter(), labels.chunks_exact(known.map_or(1, Vocabulary::len)));
         let label = |(row, known): (&[f32], &Vocabulary)| {
@@ -450,4 +447,75 @@ fn network(
         trainer.metric(accuracy).output(LABELS, probabilities).vocabulary(LABELS, labels)
     });
     Ok((trainer, metric))
+}
+
+/// Tags a text in windows: halves, quarters, and so on, until a window fits the memory limit or has at most `overlap` words. Each
+/// window is read with `overlap` further words at either end, because a model may read in both directions.
+fn in_windows<W>(
+    words: &[W],
+    overlap: usize,
+    tag: &mut dyn FnMut(&[W]) -> Result<Vec<i64>>,
+) -> Result<Vec<i64>> {
+    let mut size = words.len();
+    loop {
+        size = size.div_ceil(2).max(1);
+        match windows(words, size, overlap, tag) {
+            Err(error) if error.is_over_limit() && size > overlap => (),
+            outcome => return outcome,
+        }
+    }
+}
+
+fn windows<W>(
+    words: &[W],
+    size: usize,
+    overlap: usize,
+    tag: &mut dyn FnMut(&[W]) -> Result<Vec<i64>>,
+) -> Result<Vec<i64>> {
+    let mut tags = Vec::with_capacity(words.len());
+    for start in (0..words.len()).step_by(size) {
+        let end = words.len().min(start.saturating_add(size));
+        let (from, to) = (start.saturating_sub(overlap), words.len().min(end.saturating_add(overlap)));
+        let found = tag(words.get(from..to).unwrap_or_default())?;
+        tags.extend_from_slice(found.get(start - from..end - from).unwrap_or_default());
+    }
+    Ok(tags)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unpadded::{Error, ErrorKind};
+
+    /// Returns, as the tag of each word, the sum of the word and its two neighbours. Returns an error for more than `most`
+    /// words. Sets `seen` to the largest number of words of all calls.
+    fn sums(most: usize, seen: &mut usize, words: &[i64]) -> Result<Vec<i64>> {
+        if words.len() > most {
+            let got = words.len().to_string();
+            return Err(Error::of(ErrorKind::Memory, "words", most.to_string(), got).over_limit());
+        }
+        *seen = (*seen).max(words.len());
+        let at = |i: usize| words.get(i).copied().unwrap_or(0);
+        Ok((0..words.len()).map(|i| at(i.wrapping_sub(1)) + at(i) + at(i + 1)).collect())
+    }
+
+    #[test]
+    fn windows_that_overlap_enough_give_the_tags_of_the_whole_text() {
+        for n in [1, 2, 7, 64, 100] {
+            let words: Vec<i64> = (0..n).map(|i| i * i % 13).collect();
+            let whole = sums(usize::MAX, &mut 0, &words).unwrap();
+            for most in [8, 20, 200] {
+                let mut seen = 0;
+                let found = in_windows(&words, 2, &mut |words| sums(most, &mut seen, words)).unwrap();
+                assert_eq!(found, whole, "{n} words, at most {most}");
+                assert!(seen <= most);
+            }
+        }
+        let words = [1; 100];
+        let error = in_windows(&words, 5, &mut |words| sums(8, &mut 0, words)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Memory);
+        // Without an overlap, the tags at the ends of the windows are wrong.
+        let cut = in_windows(&words, 0, &mut |words| sums(8, &mut 0, words)).unwrap();
+        assert!(cut.iter().filter(|&&sum| sum == 2).count() > 2 && cut.len() == 100);
+    }
 }

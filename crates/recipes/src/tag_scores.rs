@@ -29,7 +29,6 @@ const SPANS: [ChunkRule; 2] = [ChunkRule::Lenient, ChunkRule::Strict];
 
 pub(super) struct TagScores<'a> {
     tags: &'a Vocabulary,
-    scheme: TagScheme,
     tagging: Tagging,
     /// The standard spelling of the tags of the vocabulary, by their ids, and of each tag that training never saw.
     standard: Vocabulary,
@@ -54,14 +53,13 @@ impl<'a> TagScores<'a> {
         labels: Option<&'a Vocabulary>,
         tagging: &Tagging,
     ) -> Result<Self> {
-        let (scheme, standard) = (tagging.scheme, tagging.standard(tags)?);
-        let guess = |(tag, id): (&str, i64)| match scheme.kind(tag) {
+        let standard = tagging.standard(tags)?;
+        let guess = |(tag, id): (&str, i64)| match tagging.scheme.kind(tag) {
             Ok(Some(_)) if tags.count(id) == 0 => format!("{tag}{UNTRAINED}"),
             _ => tag.to_owned(),
         };
         Ok(Self {
             tags,
-            scheme,
             tagging: tagging.clone(),
             guesses: standard.tokens().zip(0..).map(guess).collect(),
             standard,
@@ -95,7 +93,7 @@ impl<'a> TagScores<'a> {
         }
         let whole = right == text.tags.len();
         let mut counts = vec![(TOKENS, right as f64), (TOKENS + 1, text.tags.len() as f64)];
-        if self.scheme != TagScheme::Plain {
+        if self.tagging.scheme != TagScheme::Plain {
             let guesses = found.tags.iter().map(|&id| self.guesses.get(id as usize));
             let guesses: Vec<&str> = guesses.map(|tag| tag.map_or("O", String::as_str)).collect();
             let truths = text.tags.iter().map(|tag| match self.tags.id(tag) {
@@ -104,7 +102,7 @@ impl<'a> TagScores<'a> {
             });
             let truths: Vec<&str> = truths.map(|tag| tag.unwrap_or("O")).collect();
             for ((spans, column), types) in SPANS.into_iter().zip(CHUNKS).zip(&mut self.types) {
-                for (kind, chunk) in counted(self.scheme, spans, &guesses, &truths)? {
+                for (kind, chunk) in counted(self.tagging.scheme, spans, &guesses, &truths)? {
                     let kind = kind.strip_suffix(UNTRAINED).unwrap_or(kind);
                     let sums = match types.get_mut(kind) {
                         Some(sums) => sums,
@@ -146,14 +144,14 @@ impl<'a> TagScores<'a> {
     fn other(&self, tag: &str) -> Result<String> {
         let spelled = Vocabulary::labels([tag]).and_then(|one| self.tagging.standard(&one));
         let spelled = spelled.ok().and_then(|one| one.token(0).map(str::to_owned));
-        match spelled.filter(|tag| self.scheme.kind(tag).is_ok()) {
+        match spelled.filter(|tag| self.tagging.scheme.kind(tag).is_ok()) {
             Some(standard) => Ok(standard),
-            None => Ok(self.scheme.of_one_word(tag)),
+            None => Ok(self.tagging.scheme.of_one_word(tag)),
         }
     }
 
     pub(super) fn end(self) -> Evaluation {
-        let Self { scheme, of_tags, labels, types, sums, .. } = self;
+        let Self { tagging: Tagging { scheme, .. }, of_tags, labels, types, sums, .. } = self;
         let total = sums.sample.total(COLUMNS);
         let tokens = FigureFn::Of(|x| ratio(x[TOKENS], x[TOKENS + 1]));
         let mut figures: Vec<NamedFigure> = Vec::new();

@@ -9,7 +9,7 @@ use unpadded::data::{Data, Field, Loader, TokenCounts};
 use unpadded::{Result, memory};
 use unpadded_text::{DataSet, Files, HoldOutRule, Passes, ReadOptions, Record, RecordSource, is_held};
 
-use super::answer_batch::AnswerBatch;
+use super::answer::AnswerBatch;
 use super::config::Config;
 use super::labels::none;
 use super::training::{DataMemory, batches, read_as};

@@ -278,12 +278,6 @@ pub(super) fn skipped(name: &str, options: &ReadOptions) -> Option<String> {
     options.skipped().map(|report| format!("{name}: {report}"))
 }
 
-/// Returns a message about how other files were read, if they were read otherwise than the training files.
-pub(super) fn read_otherwise(name: &str, options: &ReadOptions, train: &ReadOptions) -> Option<String> {
-    let (own, of_train) = (read_as(options)?, read_as(train)?);
-    (own != of_train).then(|| format!("{name}: {own}"))
-}
-
 const TOO_FEW: &str = "too few records";
 
 /// Marks an error about records that are too few for a training.
@@ -312,10 +306,7 @@ pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
 }
 
 pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
-    match config.text.target_tokens {
-        Some(tokens) => Ok(of_kind(config, tokens)),
-        None => tokenizer(config),
-    }
+    config.text.target_tokens.map_or_else(|| tokenizer(config), |tokens| Ok(of_kind(config, tokens)))
 }
 
 fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {

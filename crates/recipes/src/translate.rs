@@ -14,15 +14,13 @@ use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
 use unpadded_text::{Pair, Pairs, QuestionKind, are_pronunciations};
 
-use super::answer::Answer;
-use super::answer_batch::AnswerBatch;
+use super::answer::{Answer, AnswerBatch};
 use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::net;
 use super::portions::{Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
-use super::preview::Preview;
-use super::recipe::{AnsweringModel, RecordModel, TestFile};
+use super::recipe::{AnsweringModel, Preview, RecordModel, TestFile};
 use super::sections::{DecodingConfig, TextConfig, Tokens, label_smoothing};
 use super::started::{Origin, Table};
 use super::text_scores::TextScores;
@@ -78,13 +76,6 @@ impl BySource {
         self.windows += usize::from(!self.window.is_empty());
         Pairs::new("window", std::mem::take(&mut self.window))
     }
-
-    /// Returns a message that equal sources are grouped only within windows; `None` if there was only one window.
-    fn said(&self) -> Option<String> {
-        (self.windows > 1).then(|| {
-            format!("pairs with equal sources are grouped only within blocks of {} pairs", Self::MOST)
-        })
-    }
 }
 
 const PRONUNCIATIONS: &str = "words and their phonemes: tokens are `characters`, target tokens `whitespace`; `text.tokens` and `text.target_tokens` set other tokens";
@@ -94,8 +85,7 @@ fn spoken(config: &Config, first: FirstRecords<'_, Pair>) -> Result<Option<Confi
     let TextConfig { tokens: None, target_tokens: None, tokenizer: None, .. } = config.text else {
         return Ok(None);
     };
-    const LOOKED_AT: usize = 1_000;
-    Ok(are_pronunciations(&first(LOOKED_AT)?).then(|| {
+    Ok(are_pronunciations(&first(1_000)?).then(|| {
         let (tokens, target_tokens) = (Some(Tokens::Characters), Some(Tokens::Whitespace));
         Config { text: TextConfig { tokens, target_tokens, ..config.text.clone() }, ..config.clone() }
     }))
@@ -161,7 +151,6 @@ pub(super) fn layers(
 struct PairSurvey<'a> {
     /// The config of the training, with the tokens of pronunciations if the pairs are pronunciations (`spoken`).
     config: Cow<'a, Config>,
-    spoken: bool,
     cuts: [Tokenizer; 2],
     targets: TokenCounts,
     by_source: BySource,
@@ -182,13 +171,12 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
     }
 
     fn begin(config: &'a Config, first: FirstRecords<'_, Pair>, from: &Origin) -> Result<Self> {
-        let spoken = spoken(config, first)?;
-        let (is_spoken, config) = (spoken.is_some(), spoken.map_or(Cow::Borrowed(config), Cow::Owned));
+        let config = spoken(config, first)?.map_or(Cow::Borrowed(config), Cow::Owned);
         let cuts = [tokenizer(&config)?, target_tokenizer(&config)?];
         from.same_cut(CUT, &cuts[0])?;
         from.same_cut(TARGET_CUT, &cuts[1])?;
         let (targets, by_source) = (TokenCounts::default(), BySource::default());
-        Ok(Self { config, spoken: is_spoken, cuts, targets, by_source })
+        Ok(Self { config, cuts, targets, by_source })
     }
 
     fn count(&mut self, pair: &Pair, portion: Portion, counts: &mut RecordCounts) {
@@ -201,10 +189,10 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
     }
 
     fn end(self, texts: &mut TrainingTexts<'_, Pair>, tokens: TokenCounts) -> Result<TaskNetwork> {
-        let Self { config, spoken, cuts, targets, mut by_source } = self;
+        let Self { config, cuts, targets, mut by_source } = self;
         show(&by_source.end(), &mut texts.counts);
         let TrainingTexts { train, dev, given, from, counts } = &*texts;
-        let (config, name) = (&*config, train.called());
+        let (spoken, config, name) = (matches!(config, Cow::Owned(_)), &*config, train.called());
         let of = |at: usize, counted, specials: &[&str]| {
             net::vocabulary((&cuts[at], counted), specials, (from, &TABLES[at]), (config, &name))
         };
@@ -257,13 +245,12 @@ fn network(config: &Config, known: [&Vocabulary; 2], steps: usize) -> Result<Tra
 
 pub(super) struct Translator {
     generator: Generator,
-    cut: Tokenizer,
-    target_cut: Tokenizer,
+    cuts: [Tokenizer; 2],
 }
 
 impl AnsweringModel for Translator {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
-        Some([&self.cut, &self.target_cut])
+        Some(self.cuts.each_ref())
     }
 
     fn batch(&self) -> AnswerBatch {
@@ -273,7 +260,7 @@ impl AnsweringModel for Translator {
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         let (sources, targets) = (by.vocabulary(KNOWN[0])?, by.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
-            texts.iter().map(|text| sources.ids(self.cut.tokens(text))).collect::<Result<_>>()?;
+            texts.iter().map(|text| sources.ids(self.cuts[0].tokens(text))).collect::<Result<_>>()?;
         // Source texts of similar lengths are translated as a batch, because their translations end after a similar
         // number of steps. The maximum number of tokens in a translation depends on the length of the source text.
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
@@ -293,7 +280,7 @@ impl AnsweringModel for Translator {
             for (source, &i) in alike.iter().enumerate() {
                 let text = |one: &Hypothesis<'_>| {
                     let tokens = one.tokens.iter().map(|&id| targets.token(id).unwrap_or_default());
-                    (self.target_cut.join(tokens), one.score)
+                    (self.cuts[1].join(tokens), one.score)
                 };
                 found[i] = generated.hypotheses(source)?.iter().map(text).collect();
             }
@@ -326,8 +313,8 @@ impl RecordModel for Translator {
     }
 
     fn load(predictor: &Predictor, _: &Config) -> Result<Self> {
-        let (cut, target_cut) = (cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?);
-        Ok(Self { generator: predictor.generator(FEEDS[1], LOGITS)?, cut, target_cut })
+        let cuts = [cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?];
+        Ok(Self { generator: predictor.generator(FEEDS[1], LOGITS)?, cuts })
     }
 
     fn adds(&self, _: &Predictor, decoding: &DecodingConfig) -> Vec<String> {
@@ -344,14 +331,14 @@ impl RecordModel for Translator {
 
     fn loader(&self, file: &TestFile<'_>, pairs: &Texts<Pair>) -> Result<Loader> {
         let known = [file.known.vocabulary(KNOWN[0])?, file.known.vocabulary(KNOWN[1])?];
-        loader(pairs, [&self.cut, &self.target_cut], known, file.config)
+        loader(pairs, self.cuts.each_ref(), known, file.config)
     }
 
     fn scored(&self, file: &TestFile<'_>, pairs: Texts<Pair>, each: EachOutcome<'_>) -> Result<Evaluation> {
         let by = file.known;
         // Only the best translation of each source text is scored.
         let decoding = DecodingConfig { n_best: 1, scores: false, ..file.config.decoding.clone() };
-        let mut scores = TextScores::new([&self.cut, &self.target_cut]);
+        let mut scores = TextScores::new(self.cuts.each_ref());
         let (mut by_source, mut count) = (BySource::default(), 0);
         let mut scored = |pairs: Pairs| {
             let mut sources = pairs.by_source().into_iter().map(Ok);
@@ -376,6 +363,8 @@ impl RecordModel for Translator {
             scored = scored.with("perplexity", Unit::Number, perplexity);
         }
         scored.counts.push(("pairs", count));
-        Ok(Evaluation { said: by_source.said().into_iter().collect(), ..scored })
+        let most = BySource::MOST;
+        let said = format!("pairs with equal sources are grouped only within blocks of {most} pairs");
+        Ok(Evaluation { said: if by_source.windows > 1 { vec![said] } else { Vec::new() }, ..scored })
     }
 }

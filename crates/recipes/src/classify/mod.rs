@@ -8,7 +8,6 @@ mod scores;
 mod thresholds;
 
 use std::borrow::Cow;
-use std::path::Path;
 use std::sync::Arc;
 
 use super::answer::Answer;
@@ -17,8 +16,7 @@ use super::evaluation::{EachOutcome, Evaluation, Outcome};
 use super::labels::{self, COLUMNS, LABELS, PROBABILITIES};
 use super::portions::{self, EachClass, Portion, RecordAnswers};
 use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
-use super::preview::Preview;
-use super::recipe::{AnsweringModel, Recipe, RecordCheck, RecordModel, TestFile};
+use super::recipe::{AnsweringModel, Preview, Recipe, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, Target, label_smoothing};
 use super::started::{Origin, Table};
 use super::texts::{Texts, add_characters};
@@ -47,10 +45,6 @@ const TABLES: [Table; 6] = [
 ];
 
 pub(super) const RECIPE: Recipe = Recipe {
-    of_texts: |config| match &config.data.train {
-        Some(train) => Ok(!rows::are_meant(config, Path::new(train))?),
-        None => Ok(true),
-    },
     preview: |config, path| (recipe(rows::are_meant(config, path)?).preview)(config, path),
     prepare: |config, paths| {
         let rows = paths.train.as_ref().map(|train| rows::are_meant(config, train)).transpose()?;
@@ -63,17 +57,6 @@ pub(super) const RECIPE: Recipe = Recipe {
 
 fn recipe(rows: bool) -> Recipe {
     if rows { Recipe::of::<rows::Classifier>() } else { Recipe::of::<Classifier>() }
-}
-
-/// Checks that `data.text` is set if `data.pair` is set, since the column of a pair's first text is not detected.
-fn paired(config: &Config) -> Result<()> {
-    match &config.data.pair {
-        Some(pair) if config.data.text.is_empty() => {
-            let expected = format!("the column of the first text, beside `data.pair`, which is `{pair}`");
-            Err(Error::new("data.text", expected, "none"))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Adds the text columns of the config to read options and, if a text may have several labels, lists of labels.
@@ -186,14 +169,8 @@ struct Classifier {
     reader: Reader,
     learnt: Objective,
     thresholds: Thresholds,
-    others: Vec<OtherClassifier>,
-}
-
-struct OtherClassifier {
-    classifier: Classifier,
-    predictor: Predictor,
-    /// For each label of the ensemble's first classifier, the index of the same label in this classifier.
-    places: Vec<usize>,
+    /// The other classifiers of an ensemble, each with the index of each label of this classifier.
+    others: Vec<(Classifier, Predictor, Vec<usize>)>,
 }
 
 /// `values` has `width` values per text: probabilities or a number. `attention` has the weights of all tokens, if the model has
@@ -208,7 +185,7 @@ impl Classifier {
     /// Returns the mean of the values of all models, and the attention weights of the first model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
-        for OtherClassifier { classifier, predictor, places } in &self.others {
+        for (classifier, predictor, places) in &self.others {
             labels::add_rows(&mut found.values, &classifier.own(predictor, texts)?.values, places);
         }
         let models = self.others.len() as f32 + 1.0;
@@ -283,7 +260,7 @@ impl AnsweringModel for Classifier {
             }
         };
         self.thresholds.join(&classifier.thresholds, &places, self.others.len() as f32 + 2.0);
-        self.others.push(OtherClassifier { classifier, predictor: other, places });
+        self.others.push((classifier, other, places));
         Ok(())
     }
 }
@@ -324,7 +301,11 @@ impl RecordModel for Classifier {
     const STARTS_FROM_LM: bool = true;
 
     fn training_options(config: &Config) -> Result<ReadOptions> {
-        paired(config)?;
+        // The column of a pair's first text is not detected.
+        if let (Some(pair), []) = (&config.data.pair, &config.data.text[..]) {
+            let expected = format!("the column of the first text, beside `data.pair`, which is `{pair}`");
+            return Err(Error::new("data.text", expected, "none"));
+        }
         Ok(reading(config, options(config, COLUMNS)?))
     }
 

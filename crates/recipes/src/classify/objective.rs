@@ -11,7 +11,7 @@ use crate::config::{Config, nearest};
 use crate::labels::LABELS;
 use crate::portions::{ClassCounts, LABEL};
 use crate::prepare::RecordCounts;
-use crate::preview::Preview;
+use crate::recipe::Preview;
 use crate::sections::Target;
 use crate::training::{READ_AS, Truth, too_few};
 

@@ -49,7 +49,11 @@ impl<'a> LabelSets<'a> {
             }
             if trained_id(self.labels, label).is_none() {
                 unlearnt = true;
-                self.unknown(label, place);
+                if self.unseen.iter().all(|known| known.name != label) {
+                    self.unseen.push(UnseenLabel::new("label", label));
+                }
+                let known = self.unseen.iter_mut().find(|known| known.name == label);
+                known.into_iter().for_each(|known| known.add(|| Some(place())));
             }
         }
         let mut counts = vec![(SETS, 1.0)];
@@ -71,15 +75,6 @@ impl<'a> LabelSets<'a> {
         let exact = f64::from(u8::from(unknown == 0 && !unlearnt && there == found));
         counts.push((EXACT, exact));
         self.sums.add(counts, tokens, [1.0 - exact, 1.0]);
-    }
-
-    fn unknown(&mut self, label: &str, place: &dyn Fn() -> String) {
-        let known = self.unseen.iter().position(|known| known.name == label);
-        let at = known.unwrap_or(self.unseen.len());
-        if known.is_none() {
-            self.unseen.push(UnseenLabel::new("label", label));
-        }
-        self.unseen[at].add(|| Some(place()));
     }
 
     pub(super) fn end(self) -> Evaluation {
