@@ -62,7 +62,9 @@ pub use by_length::{ByLength, LengthRange};
 pub use byte_size::ByteSize;
 pub use compare::{Disagreement, ModelComparison, ModelDifference};
 pub use config::{Config, nearest};
-pub use evaluation::{Confusion, ConfusionCount, Evaluation, Figure, ScoreRow, ScoreTable, UnseenLabel};
+pub use evaluation::{
+    Confusion, ConfusionCount, Evaluation, Figure, ScoreRow, ScoreTable, TranslatedText, UnseenLabel,
+};
 pub use model::Model;
 pub use portions::ClassCount;
 pub use recipe::Preview;
@@ -72,7 +74,6 @@ pub use sections::{
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;
-pub use text_scores::TranslatedText;
 pub use training::{Case, HeldOutScorer, HeldOutTexts, Preparation, TestData, Truth};
 pub use weigh::Weigher;
 
