@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::Value;
 use unpadded::predict::Sampling;
 use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
+use unpadded_text::text_of_path;
 
 use super::model_choice::{ModelChoice, ThreadCount};
 use super::on_file::OnFile;
@@ -171,18 +172,20 @@ impl Predict {
     /// Loads the model; with `--ensemble`, loads several models as one. Also returns the path of the file of records; `None`
     /// if the records are lines of standard input.
     fn model(&self) -> Outcome<(Model, Option<String>)> {
-        let text = |file: &PathBuf| file.to_string_lossy().into_owned();
         if !self.ensemble {
             if self.file.len() > 1 {
                 let got = self.file.len();
                 return bad(format!("FILE: expected at most one, got {got}; --ensemble joins several runs"));
             }
-            return Ok((self.which.load()?.threads(self.threads.number), self.file.first().map(text)));
+            return Ok((
+                self.which.load()?.threads(self.threads.number),
+                self.file.first().map(text_of_path),
+            ));
         }
         let file = self.file.last().filter(|path| !together::is_model(path));
         let more = self.file.iter().take(self.file.len() - usize::from(file.is_some()));
         let runs: Vec<PathBuf> = std::iter::once(&self.which.path).chain(more).cloned().collect();
-        Ok((together::load(&runs, self.threads.number)?, file.map(text)))
+        Ok((together::load(&runs, self.threads.number)?, file.map(text_of_path)))
     }
 
     pub(crate) fn run(self) -> Outcome<Ending> {

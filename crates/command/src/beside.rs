@@ -9,6 +9,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::metrics::Unit;
 use unpadded::ops;
 use unpadded_recipes::Config;
+use unpadded_text::text_of_path;
 
 use super::outcome::{Ending, Outcome, bad, fresh};
 use super::output::print_or_write;
@@ -88,7 +89,7 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
         false => None,
     };
     let run = Run {
-        name: folder.display().to_string(),
+        name: text_of_path(folder),
         task: config.run.task.name().to_owned(),
         data: config.data.train.clone().unwrap_or_else(|| "built-in texts".to_owned()),
         epochs: epochs(&folder.join("metrics.jsonl"))?,

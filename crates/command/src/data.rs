@@ -8,7 +8,7 @@ use unpadded::executor::MemoryUse;
 use unpadded_recipes::{
     BatchRule, ByteSize, ClassCount, Config, Preparation, Preview, Task, check_data, prepare, preview,
 };
-use unpadded_text::SkipReport;
+use unpadded_text::{SkipReport, path_of_text};
 
 use super::memory::{limited, megabytes, of_step};
 use super::outcome::{Ending, Outcome, UsageError, bad, plain};
@@ -51,7 +51,7 @@ enum DataCommand {
 #[derive(Args)]
 struct Texts {
     /// Data: a file or a folder, or a config of a training (`run.toml`)
-    #[arg(value_name = "PATH")]
+    #[arg(value_name = "PATH", value_parser = init::path())]
     path: String,
     /// Task to train for: classify, tag, lm or translate (default: classify, or the task of the config)
     #[arg(long, value_parser = init::task)]
@@ -69,7 +69,7 @@ struct Texts {
 impl Texts {
     fn config(&self) -> Outcome<Config> {
         let mut config = if self.path.ends_with(".toml") {
-            let config = Config::load(&self.path).usage()?;
+            let config = Config::load(path_of_text(&self.path)).usage()?;
             if let Some(task) = self.task.filter(|task| *task != config.run.task) {
                 let (of, task) = (config.run.task.name(), task.name());
                 return bad(format!("--task: expected `{of}`, the task of `{}`, got `{task}`", self.path));

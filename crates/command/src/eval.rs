@@ -7,13 +7,14 @@ use serde_json::Value;
 use unpadded_recipes::{
     Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
 };
+use unpadded_text::text_of_path;
 
 use super::interrupts::until_signal;
 use super::model_choice::{ModelChoice, ThreadCount};
 use super::outcome::{Ending, Outcome, UsageError};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
-use super::{beside, json, together};
+use super::{beside, init, json, together};
 
 /// The name of the statistical test for whether the difference between two models is significant.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
@@ -35,7 +36,7 @@ pub(crate) struct Eval {
     #[arg(value_name = "RUN", required = true, num_args = 1..)]
     runs: Vec<PathBuf>,
     /// Test data: texts with right answers, in the format of the training data
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required = true, value_parser = init::path())]
     data: String,
     /// Ensemble: combine all runs into one model, and score it
     #[arg(long)]
@@ -67,7 +68,7 @@ impl Eval {
             Ok(Run { name, config, model })
         };
         let named = |path: PathBuf| {
-            let name = path.display().to_string();
+            let name = text_of_path(&path);
             Ok((name, ModelChoice { path }.load()?.threads(threads.number)))
         };
         let models: Vec<(String, Model)> = match ensemble {

@@ -1,7 +1,9 @@
 //! `unpadded init`.
 
 use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use unpadded_recipes::{Config, Space, Task};
+use unpadded_text::text_of_path;
 
 use super::outcome::{Ending, Outcome, UsageError};
 use super::terminal;
@@ -23,11 +25,16 @@ pub(crate) struct Init {
     #[arg(value_parser = task)]
     task: Task,
     /// Training data: a file or a folder, entered as `data.train`
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = path())]
     train: Option<String>,
     /// Search space: also write a table [space] with the settings that `tune` varies
     #[arg(long)]
     space: bool,
+}
+
+/// Returns a parser of paths as texts for configs, with an escape for each byte that is not UTF-8.
+pub(crate) fn path() -> impl TypedValueParser<Value = String> {
+    OsStringValueParser::new().map(text_of_path)
 }
 
 /// Parses the name of a task from a flag.

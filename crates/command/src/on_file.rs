@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use unpadded::Error;
 use unpadded_recipes::{Answer, AnswerBatch, Config, Model};
-use unpadded_text::{Question, QuestionKind, Questions};
+use unpadded_text::{Question, QuestionKind, Questions, path_of_text, text_of_path};
 
 use super::interrupts::Interrupts;
 use super::outcome::{Ending, Outcome, UsageError, bad, plain};
@@ -108,7 +108,7 @@ impl OnFile<'_> {
         let between = inside.get(before.len() + 1..).unwrap_or_default();
         if self.model.asking() != Some(QuestionKind::Source)
             || !between.contains(',')
-            || Path::new(self.path).exists()
+            || path_of_text(self.path).exists()
         {
             return error;
         }
@@ -207,7 +207,7 @@ impl<'a> AnswerProgress<'a> {
         if self.shown.is_some() {
             eprint!("\r");
         }
-        let name = self.how.output.unwrap_or(Path::new("")).display();
+        let name = text_of_path(self.how.output.unwrap_or(Path::new("")));
         terminal::say(format!("interrupted after {} records: `{name}` is not written", self.records));
         Ending::Signal(signal)
     }
@@ -217,7 +217,9 @@ impl<'a> AnswerProgress<'a> {
             eprint!("\r");
         }
         if !self.how.quiet {
-            self.how.output.inspect(|output| terminal::say(format!("{}: {}", output.display(), self.rate())));
+            self.how
+                .output
+                .inspect(|output| terminal::say(format!("{}: {}", text_of_path(output), self.rate())));
             terminal::say_empty(self.empty, self.records, "records");
         }
         match self.failed {

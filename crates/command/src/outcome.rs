@@ -1,5 +1,7 @@
 //! The results, errors and exit codes of the command.
 
+use unpadded_text::text_of_path;
+
 /// The result of a subcommand; the error is an error of the library or a message.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -29,11 +31,14 @@ pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }
 
-/// Returns a path or a setting as one word of a shell's command line, in quotes if needed.
+/// Returns a path or a setting as one word of a shell's command line, in quotes if needed. A path that is not UTF-8 is in
+/// the quotes of bash, which have the same escapes.
 pub(crate) fn word(text: impl AsRef<std::path::Path>) -> String {
-    let text = text.as_ref().display().to_string();
+    let Some(text) = text.as_ref().to_str() else {
+        return format!("$'{}'", text_of_path(text).replace('\'', r"\'"));
+    };
     match text.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%".contains(c)) {
-        true => text,
+        true => text.to_owned(),
         false => format!("'{}'", text.replace('\'', r"'\''")),
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use unpadded::Printable;
-use unpadded_text::{FileFormat, ReadOptions};
+use unpadded_text::{FileFormat, ReadOptions, path_of_text};
 
 use super::outcome::{Outcome, bad, unwritten};
 use super::terminal;
@@ -43,10 +43,10 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
 
 /// Returns the paths that an input name may refer to: the whole name, and, for a name such as `some.zip!a.csv`, the archive
 /// before each `!`.
-fn read_files(input: &str) -> impl Iterator<Item = &Path> {
-    let whole = Path::new(input).exists();
+fn read_files(input: &str) -> impl Iterator<Item = PathBuf> {
+    let whole = path_of_text(input).exists();
     let before = input.match_indices('!').filter_map(move |(at, _)| input.get(..at).filter(|_| !whole));
-    std::iter::once(input).chain(before).map(Path::new)
+    std::iter::once(input).chain(before).map(path_of_text)
 }
 
 /// The output of a command: standard output, or a file that appears once it is complete.
@@ -177,7 +177,7 @@ impl Output {
                     "--output {name}: expected the name of a file, got a folder or a device"
                 ));
             }
-            if read_files(input).any(|input| real(input) == real(path)) {
+            if read_files(input).any(|input| real(&input) == real(path)) {
                 return bad(format!("--output {name}: expected a new file, got the file that is read"));
             }
             if !overwrite {

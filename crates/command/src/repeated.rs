@@ -7,7 +7,7 @@ use serde_json::Value;
 use unpadded::metrics::Unit;
 use unpadded::train::StopReason;
 use unpadded_recipes::{Config, Preparation};
-use unpadded_text::Fold;
+use unpadded_text::{Fold, text_of_path};
 
 use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Ending, Outcome, UsageError, bad, word};
@@ -164,7 +164,7 @@ impl RepeatedTraining {
             folder.write(self.kind.file(), &format!("{}\n", self.object(&ended)))?;
         }
         if !self.console.quiet {
-            terminal::say(format!("folder of the runs: {}", self.path.display()));
+            terminal::say(format!("folder of the runs: {}", text_of_path(&self.path)));
         }
         let mut said = Vec::new();
         for number in 1..=self.count {
@@ -287,7 +287,7 @@ impl RepeatedTraining {
         ))?;
         console.object(|| {
             let mut object = self.object(ended);
-            object["run"] = self.path.to_string_lossy().into();
+            object["run"] = text_of_path(&self.path).into();
             object
         })?;
         Ok(Ending::Done)

@@ -17,20 +17,20 @@ pub(crate) struct TrainingRequest {
     pub(crate) config: Option<PathBuf>,
     /// Fine-tuning: start from the trained model in this run folder or checkpoint, with its settings; classify and tag can also
     /// start from a language model
-    #[arg(long, value_name = "RUN")]
+    #[arg(long, value_name = "RUN", value_parser = init::path())]
     from: Option<String>,
     /// Task to train for: classify, tag, lm or translate [default: classify, or the task of --from]
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
     /// Training data: a file or a folder; for translate also two files with parallel lines, the source first, as 'train.{de,en}',
     /// or a folder of such files, as 'corpus/*.{de,en}'
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = init::path())]
     train: Option<String>,
     /// Source texts to translate, one per line; line by line, their translations are in --train-target
-    #[arg(long, value_name = "PATH", requires = "train_target", conflicts_with = "train")]
+    #[arg(long, value_name = "PATH", value_parser = init::path(), requires = "train_target", conflicts_with = "train")]
     train_source: Option<String>,
     /// Target texts: the translations of the lines of --train-source
-    #[arg(long, value_name = "PATH", requires = "train_source")]
+    #[arg(long, value_name = "PATH", value_parser = init::path(), requires = "train_source")]
     train_target: Option<String>,
     /// Setting of the config, as model.hidden=256; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
@@ -126,7 +126,7 @@ impl TrainingRequest {
 #[derive(Args)]
 pub(crate) struct Course {
     /// Development data, scored after each epoch [default: a part of the training texts is held out]
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = init::path())]
     dev: Option<String>,
     /// Epochs: passes over the training texts [default: as the config sets]
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<u64>)]

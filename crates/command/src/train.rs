@@ -7,7 +7,7 @@ use serde_json::Value;
 use unpadded::parallel::World;
 use unpadded::train::{Progress, Report, StopReason, Until};
 use unpadded_recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepare_within};
-use unpadded_text::Fold;
+use unpadded_text::{Fold, text_of_path};
 
 use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Ending, Outcome, UsageError, bad, said, word};
@@ -16,7 +16,7 @@ use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, computed_in, parts};
-use super::{file, json, ranks, scores as show};
+use super::{file, init, json, ranks, scores as show};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -40,7 +40,7 @@ pub(crate) struct Train {
     #[command(flatten)]
     course: Course,
     /// Test data, scored once at the end, with the model of the best epoch
-    #[arg(long, value_name = "PATH")]
+    #[arg(long, value_name = "PATH", value_parser = init::path())]
     test: Option<String>,
     /// Run folder for checkpoints, metrics and report [default: the first runs/TASK-NUMBER that does not exist]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
@@ -171,7 +171,7 @@ impl Train {
         }
         if !self.console.quiet {
             prepared.said.iter().for_each(terminal::say);
-            terminal::say(format!("run folder: {}", folder.path().display()));
+            terminal::say(format!("run folder: {}", text_of_path(folder.path())));
         }
         self.fit(&config, prepared, &folder, world)
     }
@@ -272,7 +272,7 @@ impl Train {
         let ask = if model.task().continues_texts() { "generate" } else { "predict" };
         console.more(format!(
             "report:  {}\nask it:  unpadded {ask} {at}",
-            folder.join("report.html").display()
+            text_of_path(folder.join("report.html"))
         ))?;
         console.object(|| {
             let test = tested.and_then(|(scored, _)| scored.get(metric));
@@ -284,7 +284,7 @@ impl Train {
                 ("held_out_scores", held.map_or(Value::Null, |(_, object)| object.clone())),
                 ("test", test.map_or(Value::Null, |x| json::number(percent * x))),
                 ("test_scores", tested.map_or(Value::Null, |(_, object)| object.clone())),
-                ("run", folder.to_string_lossy().into()),
+                ("run", text_of_path(folder).into()),
                 ("epochs", report.epochs.into()),
                 ("train_seconds", json::number(*seconds)),
                 ("tokens_per_s", json::number(*tokens_per_s)),

@@ -18,6 +18,7 @@ use unpadded::parallel::World;
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded::{ErrorKind, Precision};
 use unpadded_recipes::{Config, Evaluation, Model, Preparation, finished, prepare, prepare_resumed};
+use unpadded_text::text_of_path;
 
 use super::findings::{ScoredTraining, TrainingFacts};
 use super::interrupts::until_signal;
@@ -254,9 +255,8 @@ impl Training<'_> {
         let tested = match &facts.test {
             Some(path) => {
                 let mut config = config.clone();
-                let path = path.to_string_lossy().into_owned();
+                let (file, path) = (word(path), text_of_path(path));
                 config.data.test = Some(path.clone());
-                let file = word(&path);
                 let said = format!(
                     "interrupted while scoring `{path}`: the training has ended, and its model is saved; `unpadded eval {run} {file}` scores it"
                 );

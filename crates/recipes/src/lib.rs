@@ -198,7 +198,7 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
     if let Some(path) = &prepared.test.clone() {
         let known = Predictor::new(prepared.trainer.for_inference()?, &ops::catalogue())?;
-        let path = path.to_string_lossy();
+        let path = unpadded_text::text_of_path(path);
         let facts = std::mem::take(&mut prepared.facts);
         let file = &TestFile { path: &path, config, known: &known };
         let TestCheck { read, warnings, skipped } = (config.run.task.recipe().check)(file, &facts)?;

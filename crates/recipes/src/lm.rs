@@ -11,7 +11,7 @@ use unpadded::metrics::{Loss, Unit, ratio};
 use unpadded::predict::{Predictor, Sampling, Session};
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
-use unpadded_text::PlainFiles;
+use unpadded_text::{PlainFiles, path_of_text};
 
 use super::answer::Answer;
 use super::by_length::ByLength;
@@ -81,7 +81,7 @@ struct Writer(Tokenizer);
 impl TrainedModel for Writer {
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
         let (config, cut) = (file.config, &self.0);
-        let text = Prose::open(file.path, config, DataMemory::set_by(config))?;
+        let text = Prose::open(path_of_text(file.path), config, DataMemory::set_by(config))?;
         let count = text.count(cut)?;
         at_least_two(&text, count)?;
         let known = file.known.vocabulary(TOKENS)?;
@@ -302,7 +302,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
 fn test_text(file: &TestFile<'_>) -> Result<Prose> {
     /// Maximum number of tokens in memory; the tokens of a longer text are in a temporary file.
     const HELD: usize = 1 << 23;
-    let files = PlainFiles::open_with([file.path], &options(file.config, COLUMNS)?)?;
+    let files = PlainFiles::open_with([path_of_text(file.path)], &options(file.config, COLUMNS)?)?;
     Ok(Prose::InFiles(files, TokenWindow::Tokens(HELD)))
 }
 

@@ -6,7 +6,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Tokenizer;
 use unpadded::predict::{Predictor, Sampling};
 use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
-use unpadded_text::{LabelNotation, QuestionKind, Questions};
+use unpadded_text::{LabelNotation, QuestionKind, Questions, path_of_text};
 
 use super::answer::{Answer, AnswerBatch};
 use super::config::Config;
@@ -177,7 +177,7 @@ impl Model {
             return Err(Error::of(ErrorKind::Program, "model", expected, got));
         };
         let options = options_of(config, columns, &self.predictor).at_caller()?;
-        Ok((Questions::open(path, &options, asking).at_caller()?, adds))
+        Ok((Questions::open(path_of_text(path), &options, asking).at_caller()?, adds))
     }
 
     /// Replaces two settings of the training by the settings of `config`: the table `decoding`, and the separator between several

@@ -9,7 +9,7 @@ use unpadded::optimizer::{
 };
 use unpadded::train::{Averaging, Plateau, Trainer};
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, memory};
-use unpadded_text::WordVectors;
+use unpadded_text::{WordVectors, path_of_text};
 
 use super::config::Config;
 use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig, label_smoothing};
@@ -196,7 +196,7 @@ pub(super) const TABLE: &str = "words.weight";
 pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary) -> Result<Option<String>> {
     let path = config.text.vectors.as_ref().filter(|_| Config::has(config.run.task, "text.vectors"));
     let Some(path) = path else { return Ok(None) };
-    let found = WordVectors::open(path, words)?;
+    let found = WordVectors::open(path_of_text(path), words)?;
     if found.width() != config.model.embedding {
         let expected = format!("{}, as `{path}` has", found.width());
         return Err(Error::new("model.embedding", expected, config.model.embedding.to_string()));

@@ -12,7 +12,7 @@ use unpadded::tensor::Csr;
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Variable};
 use unpadded_text::{
-    FileFormat, FirstIndex, LabelledRow, LabelledRows, QuestionKind, ReadOptions, RecordSource,
+    FileFormat, FirstIndex, LabelledRow, LabelledRows, QuestionKind, ReadOptions, RecordSource, path_of_text,
 };
 
 use super::answer::Answer;
@@ -118,7 +118,7 @@ impl RecordModel for Classifier {
         let (columns, first) = noted(file.known)?;
         let like = options(file.config, labels::COLUMNS)?.first_index(first);
         let memory = DataMemory::set_by(file.config);
-        let (rows, dropped) = fitting(Path::new(file.path), columns, &like, memory)?;
+        let (rows, dropped) = fitting(&path_of_text(file.path), columns, &like, memory)?;
         let counted = format!("indices count from {}, as in the training", first.number());
         Ok((Texts::Held(rows), [counted].into_iter().chain(dropped).collect()))
     }

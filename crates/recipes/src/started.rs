@@ -69,20 +69,23 @@ const CHECKPOINTS: [&str; 2] = ["best.ckpt", "last.ckpt"];
 
 /// Returns the path of the checkpoint of a run: `run` itself if it is a file, or the best checkpoint in the run folder.
 fn file(run: &str) -> Result<PathBuf> {
-    let path = Path::new(run);
+    let path = unpadded_text::path_of_text(run);
     let of = |folder: &Path| CHECKPOINTS.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
     let wrong = |expected: &str, got| Err(Error::of(ErrorKind::Io, "training.from", expected, got));
     if !path.is_dir() {
         let got = format!("nothing at `{run}`");
-        return if path.exists() { Ok(path.to_owned()) } else { wrong("a run folder or a checkpoint", got) };
+        return if path.exists() { Ok(path) } else { wrong("a run folder or a checkpoint", got) };
     }
-    if let Some(found) = of(path) {
+    if let Some(found) = of(&path) {
         return Ok(found);
     }
-    let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let entries = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
     let got = match entries.filter(|path| of(path).is_some()).min() {
         Some(one) => {
-            format!("a folder of several runs, `{run}`; name one of the runs, as `{}`", one.display())
+            format!(
+                "a folder of several runs, `{run}`; name one of the runs, as `{}`",
+                unpadded_text::text_of_path(one)
+            )
         }
         None => format!("neither in `{run}`"),
     };

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use unpadded::data::{Data, Field, Loader, TokenCounts};
 use unpadded::{Result, memory};
-use unpadded_text::{DataSet, Files, HoldOutRule, Passes, ReadOptions, Record, RecordSource, is_held};
+use unpadded_text::{
+    DataSet, Files, HoldOutRule, Passes, ReadOptions, Record, RecordSource, is_held, path_of_text,
+};
 
 use super::answer::AnswerBatch;
 use super::config::Config;
@@ -48,6 +50,7 @@ impl<R: Record> Texts<R> {
 
     /// Opens a test file with the options of the training files; with `in_files`, it may be larger than memory.
     pub(super) fn open_test(path: &str, config: &Config, like: &ReadOptions, in_files: bool) -> Result<Self> {
+        let path = path_of_text(path);
         let opened = match in_files {
             true => Files::open_with([path], like).map(|files| Self::InFiles(files, Some(1))),
             false => Self::open(path, (config, DataMemory::set_by(config)), like),

@@ -13,7 +13,9 @@ use unpadded::data::{Batching, Data, Loader, TagScheme, Tokenizer};
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
 use unpadded::{Error, ErrorKind, Printable, Result};
-use unpadded_text::{DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions, SkipReport, TextFile};
+use unpadded_text::{
+    DataPaths, MalformedLines, QuestionKind, Questions, ReadOptions, SkipReport, TextFile, path_of_text,
+};
 
 /// Everything that is needed to begin a training.
 #[non_exhaustive]
@@ -167,8 +169,8 @@ impl DataMemory {
 impl Paths {
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
-        let path = |of: &Option<String>| of.as_ref().map(PathBuf::from);
-        let found = data.train.as_ref().map(DataPaths::find).transpose()?;
+        let path = |of: &Option<String>| of.as_deref().map(path_of_text);
+        let found = path(&data.train).map(DataPaths::find).transpose()?;
         let (train, own_dev, own_test, left_out) = match found {
             Some(DataPaths { train, dev, test, left_out, .. }) => (Some(train), dev, test, left_out),
             None => (None, None, None, Vec::new()),
@@ -245,7 +247,7 @@ pub(super) fn options_of(config: &Config, columns: [Column; 2], known: &Predicto
 
 /// Refuses a file of texts without tags, whose columns could be mistaken for words and tags.
 pub(super) fn refuse_texts(path: &str, like: &ReadOptions) -> Result<()> {
-    match Questions::open(path, like, QuestionKind::Words) {
+    match Questions::open(path_of_text(path), like, QuestionKind::Words) {
         Ok(texts) if texts.are_to_tag() => {
             let expected = "words and their tags: one word per line, or fields with lists";
             let got = format!("texts without tags (read as {}); `predict` tags them", texts.read_as());
@@ -297,7 +299,7 @@ pub(super) fn one_in(config: &Config) -> u64 {
 pub(super) fn tokenizer(config: &Config) -> Result<Tokenizer> {
     match &config.text.tokenizer {
         Some(path) => {
-            let json = TextFile::open(path).and_then(|file| file.text());
+            let json = TextFile::open(path_of_text(path)).and_then(|file| file.text());
             let json = json.map_err(|e| e.noted(format!("the file is the tokenizer `{path}`")))?;
             Tokenizer::from_json(path, &json)
         }

@@ -63,6 +63,7 @@ pub use record::plan::Plan;
 pub use source::encoding::{Encoding, NamedEncoding};
 pub use source::folder::Folder;
 pub use source::parts::DataPaths;
+pub use source::path_text::{path_of_text, text_of_path};
 pub use source::records::{LabelledText, MalformedLines, Pair, Records, SkippedRecords};
 pub use source::skipped::{SkipReport, SkippedLine};
 pub use source::text_file::TextFile;

@@ -14,6 +14,7 @@ use unpadded::ErrorKind;
 use unpadded::metrics::Better;
 use unpadded::train::{Report, StopReason};
 use unpadded_recipes::{Config, Space, prepare};
+use unpadded_text::text_of_path;
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
@@ -24,7 +25,7 @@ use super::run::{self, Folder};
 use super::scores::{Table, factor};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, parts, prepared};
-use super::{file, json};
+use super::{file, init, json};
 
 /// The maximum number of trials in the table at the end of a search, which lists the best trials first.
 const ROWS: usize = 20;
@@ -59,7 +60,7 @@ pub(crate) struct Tune {
     trials: Option<u64>,
     #[command(flatten)]
     course: Course,
-    #[arg(long, value_name = "PATH", hide = true)]
+    #[arg(long, value_name = "PATH", value_parser = init::path(), hide = true)]
     test: Option<String>,
     /// Folder of the trials [default: the first runs/tune-NUMBER that does not exist]
     #[arg(long, value_name = "FOLDER", conflicts_with = "resume")]
@@ -120,7 +121,7 @@ impl Tune {
             folder.write("config.toml", &format!("{}\n[space]\n{space}", config.commented()))?;
         }
         if !self.console.quiet {
-            terminal::say(format!("folder of the trials: {}", folder.path().display()));
+            terminal::say(format!("folder of the trials: {}", text_of_path(folder.path())));
             let names: Vec<&str> = space.names().collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             terminal::say(format!("settings that vary: {names}"));
@@ -369,7 +370,7 @@ impl Search<'_> {
         console.more(format!("train it: unpadded train {toml}\nask it:   unpadded predict {trial}"))?;
         let percent = factor(state.unit);
         console.object(|| {
-            let path = |path: &Path| Value::from(path.to_string_lossy());
+            let path = |path: &Path| Value::from(text_of_path(path));
             json::object([
                 ("task", self.config.run.task.name().into()),
                 ("metric", state.metric.as_str().into()),

@@ -184,3 +184,49 @@ fn malformed_records_are_left_out_as_set() {
         &["each record gets an answer"],
     );
 }
+
+/// Paths that are not UTF-8, such as names in Latin-1, are read, trained on, resumed and reported.
+#[cfg(target_os = "linux")]
+#[test]
+fn paths_that_are_not_utf_8_work() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    let place = Place::new("latin");
+    let done = |arguments: &[&[u8]]| -> String {
+        let arguments: Vec<&OsStr> = arguments.iter().map(|of| OsStr::from_bytes(of)).collect();
+        let output = place.command(&[]).args(&arguments).output().unwrap();
+        let said = String::from_utf8([output.stderr, output.stdout].concat()).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        said
+    };
+    let write = |name: &[u8], text: &str| {
+        let path = place.0.join(OsStr::from_bytes(name));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(b"caf\xe9.tsv", &reviews());
+    write(br"caf\xe9.tsv", "it was literal\tgood\n");
+    for label in ["good", "bad"] {
+        for at in 0..20 {
+            write(&[b"cl\xe9s/", label.as_bytes(), b"\xe9/", &[b'0' + at, 0xe9]].concat(), "it was fine");
+        }
+    }
+    let said = done(&[b"data", b"check", b"caf\xe9.tsv"]);
+    assert!(said.contains(r"caf\xe9.tsv: 96 texts of 2 labels"), "{said}");
+    let said = done(&[b"data", b"check", b"cl\xe9s"]);
+    assert!(said.contains(r"labels of 40 texts") && said.contains(r"good\xe9"), "{said}");
+    let train: &[&[u8]] = &[b"train", b"--train", b"caf\xe9.tsv", b"--epochs", b"1", b"--run"];
+    let small: &[&[u8]] = &[b"--set", b"model.hidden=8", b"--set", b"model.embedding=8", b"--json"];
+    let tested: &[&[u8]] = &[b"r\xe9", b"--dev", b"c*\xe9.tsv", b"--test", b"caf\xe9.tsv"];
+    let said = done(&[train, tested, small].concat());
+    assert!(said.contains(r#""dataset":"caf\\xe9.tsv""#) && said.contains(r#""run":"r\\xe9""#), "{said}");
+    assert!(said.contains(r"unpadded predict $'r\xe9'"), "{said}");
+    done(&[b"train", b"--resume", b"r\xe9", b"--epochs", b"2"]);
+    done(&[train, &[b"two", b"--from", b"r\xe9"]].concat());
+    let said = done(&[b"eval", b"r\xe9", b"two", b"caf\xe9.tsv"]);
+    assert!(said.contains(r"two against r\xe9"), "{said}");
+    assert_eq!(done(&[b"predict", b"r\xe9", b"caf\xe9.tsv", b"--quiet"]).lines().count(), 120);
+    let said = done(&[b"predict", b"r\xe9", br"caf\xe9.tsv"]);
+    assert!(said.starts_with(r"caf\x5cxe9.tsv: read as") && said.contains("it was literal"), "{said}");
+}

@@ -33,7 +33,9 @@ use unpadded::Variable;
 use unpadded::data::{Fingerprint, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{LabelNotation, LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _};
+use unpadded_text::{
+    LabelNotation, LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _, path_of_text,
+};
 
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),

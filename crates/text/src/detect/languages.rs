@@ -11,6 +11,7 @@ use super::guess::guess;
 use super::options::ReadOptions;
 use crate::TextFile;
 use crate::format::{Task, extension};
+use crate::source::path_text::text_of_path;
 use crate::source::reason::wrong_format;
 
 /// Returns the languages of source and target, if the training files name them.
@@ -62,7 +63,8 @@ pub(crate) fn pick(
 /// Fails if the extensions are other languages: only the order of the files would then decide which file is the source.
 pub(crate) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Result<()> {
     let ending = |path: &PathBuf| {
-        let name = path.to_str().and_then(extension)?;
+        let name = text_of_path(path);
+        let name = extension(&name)?;
         language(name).then(|| name.to_owned())
     };
     if let [Some(source), Some(target)] = paths.each_ref().map(ending) {

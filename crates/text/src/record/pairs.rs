@@ -16,6 +16,7 @@ use crate::detect::options::ReadOptions;
 use crate::format::line_format::LineFormat;
 use crate::format::row::RecordMaker;
 use crate::format::{FileFormat, Task, parallel};
+use crate::source::path_text::text_of_path;
 use crate::source::paths::{prepared, two};
 use crate::source::reason::wrong_format;
 use crate::source::records::translation;
@@ -123,7 +124,7 @@ impl Record for Pair {
             && let Some(files) = two(path)
         {
             let input = parallel(files, &mut options, window)?;
-            return Ok(Plan::of(path.display().to_string(), options, vec![input]));
+            return Ok(Plan::of(text_of_path(path), options, vec![input]));
         }
         plan(paths, options, window, folder)
     }

@@ -10,6 +10,7 @@ use crate::dataset::data_set::{Change, Record, RecordPass};
 use crate::detect::guess::has_features;
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
+use crate::source::path_text::text_of_path;
 use crate::source::paths::{PathContent, as_set, find};
 use crate::source::reason::wrong_format;
 use crate::{FirstIndex, LabelledRow, LabelledRows, TextFile};
@@ -88,7 +89,7 @@ impl LabelledRows {
     /// first lines has a label and numbered features. Returns `false` for a path that cannot be read.
     pub fn are_in(path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
-        if let Some(format) = path.to_str().and_then(FileFormat::of_name) {
+        if let Some(format) = FileFormat::of_name(&text_of_path(path)) {
             return format == FileFormat::Libsvm;
         }
         let is = |mut file: TextFile| {

@@ -15,6 +15,7 @@ use zip::{CompressionMethod, ZipArchive};
 
 use super::gzip::Gzip;
 use super::kind;
+use super::path_text::text_of_path;
 use super::reason::wrong_format;
 use super::watched::{FileChange, WatchedFile};
 
@@ -59,7 +60,7 @@ impl Origin {
 
     pub(crate) fn name(&self) -> String {
         match self {
-            Self::File(file) => file.path.display().to_string(),
+            Self::File(file) => text_of_path(&file.path),
             Self::Embedded { name, .. } => name.to_string(),
         }
     }

@@ -8,6 +8,7 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 use super::archive::{Member, Origin, Wrapping, debris};
 use super::kind::is_markup;
 use super::lines::quoted;
+use super::path_text::text_of_path;
 use super::reason::wrong_format;
 use crate::TextFile;
 
@@ -31,18 +32,17 @@ impl Folder {
     #[track_caller]
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let name = path.display().to_string();
+        let name = text_of_path(path);
         let mut files = Vec::new();
         if path.is_dir() {
             let mut found = Vec::new();
             walk(path, 0, &mut found).at_caller()?;
             for file in found {
                 let below = file.strip_prefix(path).unwrap_or(&file);
-                let Some(below) = below.to_str() else {
-                    let what = format!("file name `{}`", below.display());
-                    return Err(Error::of(ErrorKind::Io, what, "UTF-8", "other bytes"));
-                };
-                files.push((below.replace(std::path::MAIN_SEPARATOR, "/"), TextFile::open(&file)?));
+                files.push((
+                    text_of_path(below).replace(std::path::MAIN_SEPARATOR, "/"),
+                    TextFile::open(&file)?,
+                ));
             }
         } else {
             let origin = Origin::file(path).at_caller()?;

@@ -8,6 +8,7 @@ mod head;
 pub(crate) mod kind;
 pub(crate) mod lines;
 pub(crate) mod parts;
+pub(crate) mod path_text;
 pub(crate) mod paths;
 pub(crate) mod reason;
 pub(crate) mod records;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use unpadded::{AtCaller, Error, Result};
 
+use super::path_text::{path_of_text, text_of_path};
 use super::paths::{is_note, of_two, two};
 use super::reason::wrong_format;
 use crate::TextFile;
@@ -136,7 +137,7 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     let read = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let mut names = Vec::new();
     for entry in fs::read_dir(read).map_err(refused)? {
-        names.push(entry.map_err(refused)?.file_name().to_string_lossy().into_owned());
+        names.push(text_of_path(entry.map_err(refused)?.file_name()));
     }
     names.sort();
     Ok(names)
@@ -150,7 +151,7 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
     for name in names(folder)? {
         let Some((stem, ending)) = cut(&name).filter(|_| part(&name).is_some()) else { continue };
         let Some(side) = [source, target].iter().position(|of| *of == ending) else {
-            others.push(folder.join(&name));
+            others.push(folder.join(path_of_text(&name)));
             continue;
         };
         let slot = &mut found.entry(stem.to_owned()).or_default()[side];
@@ -166,12 +167,15 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
             let [has, lacks] = if files[0].is_some() { [source, target] } else { [target, source] };
             return Err(wrong_format(what, format!("`{stem}.{lacks}` beside `{stem}.{has}`"), "none"));
         };
-        let short = folder.join(of_endings(&stem, [&a, &b]));
-        let whole = [folder.join(a), folder.join(b)];
+        let short = folder.join(path_of_text(&of_endings(&stem, [&a, &b])));
+        let whole = [a, b].map(|name| folder.join(path_of_text(&name)));
         // The path is `stem.{de,en}`; if the names contain braces, both names are within the braces.
         let path = match two(&short).is_some_and(|found| found == whole) {
             true => short,
-            false => PathBuf::from(of_two([&whole[0].to_string_lossy(), &whole[1].to_string_lossy()])),
+            false => {
+                let [a, b] = whole.each_ref().map(text_of_path);
+                path_of_text(&of_two([&a, &b]))
+            }
         };
         finding.add(folder, &stem, path)?;
     }
@@ -260,11 +264,11 @@ impl DataPaths {
         if !path.is_dir() {
             // An error in parsing the file as JSON is ignored here: the reader of the data set reports errors.
             let lists = || json::lists_in(&TextFile::open(path)?);
-            let other =
-                path.to_str().and_then(FileFormat::of_name).is_some_and(|of| of != FileFormat::JsonLines);
+            let text = text_of_path(path);
+            let other = FileFormat::of_name(&text).is_some_and(|of| of != FileFormat::JsonLines);
             let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };
             for list in lists {
-                finding.add(path, &list, PathBuf::from(format!("{}!{list}", path.display())))?;
+                finding.add(path, &list, path_of_text(&format!("{text}!{list}")))?;
             }
             return Ok(finding.parts().unwrap_or(whole));
         }
@@ -273,7 +277,7 @@ impl DataPaths {
             return parallel(path, &endings);
         }
         for name in names {
-            let entry = path.join(&name);
+            let entry = path.join(path_of_text(&name));
             if part(&name).is_none() || name.starts_with('.') || is_note(&name) {
                 others |= entry.is_dir() && !name.starts_with('.');
                 continue;

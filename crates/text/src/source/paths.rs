@@ -1,11 +1,13 @@
 //! Finds the files of the paths and patterns of a data set.
 
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use unpadded::{Error, ErrorKind, Result};
 
+use super::path_text::{path_of_text, text_of_path};
 use super::reason::wrong_format;
 use crate::detect::options::ReadOptions;
 use crate::format::extension;
@@ -30,7 +32,7 @@ impl PathContent {
 pub(crate) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<PathContent>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
     for path in paths {
-        names.push(path.as_ref().display().to_string().replace('\n', "\\n"));
+        names.push(text_of_path(path.as_ref()).replace('\n', "\\n"));
         for path in matching(path.as_ref())? {
             found.push(of(&path)?);
             // With several files, each file is closed until it is read, so that few files are open at once.
@@ -48,7 +50,10 @@ pub(crate) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
 /// Parses the path of two parallel files, such as `train.{de,en}`; `None` for an existing path, or a path without two
 /// names in braces. Within the braces, a backslash escapes a comma or a brace that belongs to a name.
 pub(crate) fn two(path: &Path) -> Option<[PathBuf; 2]> {
-    let text = path.to_str().filter(|_| !path.exists())?;
+    if path.exists() {
+        return None;
+    }
+    let text = text_of_path(path);
     // `parts` has the text before the braces, the two names in the braces, and the text after the braces.
     let (mut parts, mut at) = <([String; 4], usize)>::default();
     let mut characters = text.chars().peekable();
@@ -78,7 +83,7 @@ pub(crate) fn two(path: &Path) -> Option<[PathBuf; 2]> {
         parts[at].push(c);
     }
     let [before, first, second, behind] = parts;
-    (at == 3).then(|| [first, second].map(|one| PathBuf::from(format!("{before}{}{behind}", one.trim()))))
+    (at == 3).then(|| [first, second].map(|one| path_of_text(&format!("{before}{}{behind}", one.trim()))))
 }
 
 /// Formats the path of two parallel files so that [`two`] parses it.
@@ -92,15 +97,26 @@ pub(crate) fn of_two([source, target]: [&str; 2]) -> String {
 
 /// Returns the sorted files that match a pattern; a path without a pattern is returned unchanged.
 fn matching(path: &Path) -> Result<Vec<PathBuf>> {
-    let pattern = match path.to_str() {
-        Some(text) if text.contains(['*', '?', '[']) && !path.exists() && within(text).is_none() => text,
-        _ => return Ok(vec![path.to_owned()]),
-    };
+    let pattern = text_of_path(path);
+    if !pattern.contains(['*', '?', '[']) || path.exists() || within(&pattern).is_some() {
+        return Ok(vec![path.to_owned()]);
+    }
     let what = || format!("files of the pattern `{pattern}`");
-    let paths = glob::glob(pattern)
+    let paths = glob::glob(path.to_str().unwrap_or_default())
         .map_err(|e| Error::of(ErrorKind::Io, what(), "a pattern as `data/*.tsv`", e.to_string()))?;
     let found = paths.collect::<Result<Vec<PathBuf>, _>>();
-    let found = found.map_err(|e| Error::io(format!("`{}`", e.path().display()), "read", e.error()))?;
+    let mut found = found.map_err(|e| Error::io(format!("`{}`", e.path().display()), "read", e.error()))?;
+    let count = found.len();
+    // `glob` leaves out paths that are not UTF-8.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().and_then(|name| glob::Pattern::new(&text_of_path(name)).ok());
+    for (entry, pattern) in fs::read_dir(folder).into_iter().flatten().flatten().zip(name.iter().cycle()) {
+        let (path, name) = (path.with_file_name(entry.file_name()), text_of_path(entry.file_name()));
+        found.extend((path.to_str().is_none() && pattern.matches(&name)).then_some(path));
+    }
+    if found.len() > count {
+        found.sort();
+    }
     if found.is_empty() {
         return Err(Error::of(ErrorKind::Io, what(), "at least one", "none"));
     }
@@ -108,9 +124,10 @@ fn matching(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Splits a path such as `some.zip!member` into an existing file, the longest one, and a member.
-fn within(path: &str) -> Option<(&str, &str)> {
-    let mut parts = path.rmatch_indices('!').map(|(at, mark)| (&path[..at], &path[at + mark.len()..]));
-    parts.find(|(file, _)| Path::new(file).is_file())
+fn within(path: &str) -> Option<(PathBuf, &str)> {
+    let mut parts =
+        path.rmatch_indices('!').map(|(at, mark)| (path_of_text(&path[..at]), &path[at + mark.len()..]));
+    parts.find(|(file, _)| file.is_file())
 }
 
 fn of(path: &Path) -> Result<PathContent> {
@@ -119,7 +136,9 @@ fn of(path: &Path) -> Result<PathContent> {
     }
     // The path `some.zip!file` means the member `file` of a zip; messages name the member in the same way.
     if !path.exists()
-        && let Some((zip, member)) = path.to_str().and_then(|path| within(path).or(path.split_once('!')))
+        && let text = text_of_path(path)
+        && let Some((zip, member)) =
+            within(&text).or_else(|| text.split_once('!').map(|(zip, member)| (path_of_text(zip), member)))
     {
         return Ok(PathContent::File(TextFile::open(zip)?.member(member)?));
     }

@@ -13,6 +13,8 @@ use std::time::SystemTime;
 use crc32fast::Hasher;
 use unpadded::{Error, ErrorKind, Result};
 
+use super::path_text::text_of_path;
+
 /// A file, with the size and the modification time that it had when this value was made.
 #[derive(Debug)]
 pub(crate) struct WatchedFile {
@@ -56,7 +58,7 @@ impl FileChange {
 impl WatchedFile {
     /// Stores the size and the time of an existing file. A pipe is an error: it can be read only once.
     pub(crate) fn new(path: &Path) -> Result<Self> {
-        let what = || format!("file `{}`", path.display());
+        let what = || format!("file `{}`", text_of_path(path));
         let about = fs::metadata(path).map_err(|e| Error::io(what(), "read", &e))?;
         let wrong = |expected: &str, got: &str| Err(Error::of(ErrorKind::Io, what(), expected, got));
         if about.is_dir() {
@@ -95,7 +97,7 @@ impl WatchedFile {
     /// # Errors
     /// Fails if the file was removed, replaced by something that is not a file, or changed since [`Self::new`].
     pub(crate) fn open(self: &Arc<Self>) -> Result<Reading> {
-        let what = || format!("file `{}`", self.path.display());
+        let what = || format!("file `{}`", text_of_path(&self.path));
         let wrong = |e: io::Error| match e.kind() {
             io::ErrorKind::NotFound => FileChange("none: it was removed".into()).error(&what()),
             _ => Error::io(what(), "read", &e),
