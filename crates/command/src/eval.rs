@@ -79,14 +79,14 @@ impl Eval {
         let said = format!("interrupted while scoring `{data}`: no scores are printed");
         match &runs[..] {
             [Run { config, model, .. }] => {
-                let scored = until_signal(said, || scores(config, model))?.usage()?;
+                let scored = until_signal(&said, || Ok(()), || scores(config, model))?.usage()?;
                 show::say(&scored, console);
                 show::print(&scored, console)?;
                 console.object(|| show::object(&data, &scored))?;
             }
             _ => {
                 let of: Vec<(&Config, &Model)> = runs.iter().map(|run| (&run.config, &run.model)).collect();
-                let compared = until_signal(said, || compare(&of))?.usage()?;
+                let compared = until_signal(&said, || Ok(()), || compare(&of))?.usage()?;
                 side_by_side(&runs, &compared, console)?;
                 console.object(|| several(&data, &runs, &compared))?;
             }
@@ -159,10 +159,11 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
         }
         for Disagreement { text, truth, found: [a, b], .. } in texts {
             let lines = [("text", text), ("truth", truth), (one.as_str(), a), (two.as_str(), b)];
-            let width = lines.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+            let width = lines.iter().map(|(name, _)| terminal::width(name)).max().unwrap_or(0);
             console.more("")?;
             for (name, line) in lines {
-                console.more(format!("  {name:width$}  {}", terminal::cut(line, TEXT)))?;
+                let blanks = " ".repeat(width - terminal::width(name));
+                console.more(format!("  {name}{blanks}  {}", terminal::cut(line, TEXT)))?;
             }
         }
     }

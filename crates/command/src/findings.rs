@@ -58,13 +58,10 @@ pub(crate) struct ScoredTraining {
     pub(crate) untested: Option<unpadded::Error>,
 }
 
-impl ScoredTraining {
-    /// Computes the contents of the report's page; `checkpoint` has the model.
-    pub(crate) fn page(&self, config: &Config, checkpoint: Checkpoint) -> Outcome<Page> {
-        let Self {
-            facts: TrainingFacts { name, metric, unit, lengths, held_out, .. }, report, model, ..
-        } = self;
-        let unit = *unit;
+impl TrainingFacts {
+    /// Returns a report's page with all that is known without a model.
+    pub(crate) fn page(&self, config: &Config, report: &Report) -> Page {
+        let Self { name, metric, unit, held_out, .. } = self;
         let task = config.run.task.name();
         let mut facts = vec![
             ("data".to_owned(), name.clone()),
@@ -74,16 +71,12 @@ impl ScoredTraining {
                 "trained for".to_owned(),
                 format!("{:.1} s, {:.0} tokens/s", report.seconds, report.tokens_per_s),
             ),
-            ("parameters".to_owned(), parameters(&checkpoint).to_string()),
             ("held-out texts".to_owned(), held_out.count.to_string()),
             ("memory".to_owned(), memory::described(report)),
             ("matrix products".to_owned(), format!("{} ({})", report.unit, report.unit.instructions())),
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));
-        let tested = self.tested.as_ref().map(|(_, object)| TestScores::of(object)).transpose()?;
-        let score = tested.as_ref().and_then(|tested| tested.get(metric));
-        facts.extend(score.map(|score| (format!("test {metric}"), score.shown())));
         let epoch = |of: &unpadded::checkpoint::EpochScores| Epoch {
             epoch: of.epoch,
             step: of.step,
@@ -92,19 +85,35 @@ impl ScoredTraining {
             dev: of.dev.clone(),
             best: report.best.is_some_and(|best| best.epoch == of.epoch),
         };
-        let mut page = Page {
+        Page {
             title: format!("{task}: {name}"),
             task: task.to_owned(),
             facts,
             headline: report.best.map(|best| {
-                (format!("held-out {metric}"), factor(unit) * best.value, sign(unit).trim_start().to_owned())
+                (
+                    format!("held-out {metric}"),
+                    factor(*unit) * best.value,
+                    sign(*unit).trim_start().to_owned(),
+                )
             }),
             epochs: report.history.iter().map(epoch).collect(),
-            operators: self.profile.as_ref().map(operators).unwrap_or_default(),
             config: config.to_toml(),
-            tested,
             ..Page::default()
-        };
+        }
+    }
+}
+
+impl ScoredTraining {
+    /// Computes the contents of the report's page; `checkpoint` has the model.
+    pub(crate) fn page(&self, config: &Config, checkpoint: Checkpoint) -> Outcome<Page> {
+        let Self { facts: TrainingFacts { metric, lengths, held_out, .. }, report, model, .. } = self;
+        let mut page = self.facts.page(config, report);
+        // The number of parameters is shown after the duration of the training.
+        page.facts.insert(4, ("parameters".to_owned(), parameters(&checkpoint).to_string()));
+        page.operators = self.profile.as_ref().map(operators).unwrap_or_default();
+        page.tested = self.tested.as_ref().map(|(_, object)| TestScores::of(object)).transpose()?;
+        let score = page.tested.as_ref().and_then(|tested| tested.get(metric));
+        page.facts.extend(score.map(|score| (format!("test {metric}"), score.shown())));
         let cases = &held_out.cases[..];
         if !lengths.is_empty() {
             let of = match cases.first().map(|case| &case.truth) {

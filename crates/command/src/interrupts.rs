@@ -9,7 +9,7 @@ use std::time::Duration;
 use signal_hook::{flag, low_level};
 use unpadded::train::{catch_interrupts, interrupt_signals};
 
-use super::outcome::Outcome;
+use super::outcome::{self, Outcome};
 use super::terminal;
 
 /// The number of the received signal; 0 if no signal was received.
@@ -35,39 +35,48 @@ impl Interrupts {
     }
 }
 
-/// Returns the result of `work`. At a signal during the work, prints the line `said` and ends the program; the exit code is
-/// 128 plus the number of the signal.
-pub(super) fn until_signal<T>(said: String, work: impl FnOnce() -> T) -> Outcome<T> {
+/// Returns the result of `work`, which runs in a thread of its own. At a signal during the work, prints the line `said`, calls
+/// `end`, and ends the program; the exit code is 128 plus the number of the signal.
+pub(super) fn until_signal<T: Send>(
+    said: &str,
+    end: impl FnOnce() -> Outcome<()>,
+    work: impl FnOnce() -> T + Send,
+) -> Outcome<T> {
     const EACH: Duration = Duration::from_millis(50);
     let (came, first) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
-    // This guard also turns off the handlers of a training that has ended, which would end the program without a message.
+    // This guard also turns off the handlers of a training that has ended, which would end the program without a message. A
+    // second signal ends the program at once.
     let _caught = catch_interrupts(&came);
     let mut handlers = Vec::new();
     for signal in interrupt_signals() {
         handlers.push(flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?);
     }
-    let (end, ended) = channel::<()>();
-    let watch = move || {
+    let (running, ended) = channel::<()>();
+    let done = std::thread::scope(|scope| -> Outcome<T> {
+        let work = move || {
+            let _running = running;
+            work()
+        };
+        let worker = std::thread::Builder::new().spawn_scoped(scope, work)?;
         loop {
             let works = ended.recv_timeout(EACH) == Err(RecvTimeoutError::Timeout);
             // A signal since the last look is reported even if the work has ended.
             let signal = first.load(Ordering::SeqCst);
             if signal > 0 {
-                terminal::say(&said);
+                terminal::say(said);
+                if let Err(e) = end() {
+                    terminal::say(format!("warning: the report is not written: {}", outcome::said(&*e)));
+                }
                 std::process::exit(128 + i32::try_from(signal).unwrap_or_default());
             }
             if !works {
                 break;
             }
         }
-    };
-    let watcher = std::thread::Builder::new().spawn(watch)?;
-    let done = work();
-    drop(end);
-    // The watcher panics only if standard error cannot be written.
-    let _ = watcher.join();
+        Ok(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    });
     for handler in handlers {
         low_level::unregister(handler);
     }
-    Ok(done)
+    done
 }

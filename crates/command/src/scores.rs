@@ -126,16 +126,16 @@ impl Table {
     /// Prints a blank line and the whole table; with `--quiet`, prints only the rows.
     pub(crate) fn print(&self, console: Console) -> Outcome<()> {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
-        let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| cell.chars().count()).max();
+        let width = |at: usize| lines().filter_map(|row| row.get(at)).map(|cell| terminal::width(cell)).max();
         let widths: Vec<usize> = (0..self.head.len()).map(|at| width(at).unwrap_or(0)).collect();
         console.more("")?;
         if !self.caption.is_empty() {
             console.more(&self.caption)?;
         }
         for row in lines().skip(usize::from(console.quiet)) {
-            let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| match at {
-                0 => format!("{cell:width$}"),
-                _ => format!("{cell:>width$}"),
+            let cells = row.iter().zip(&widths).enumerate().map(|(at, (cell, &width))| {
+                let blanks = " ".repeat(width - terminal::width(cell));
+                if at == 0 { format!("{cell}{blanks}") } else { format!("{blanks}{cell}") }
             });
             console.result(cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }

@@ -88,6 +88,25 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
 }
 
+/// Returns the width of a text in columns of a terminal: 0 for a combining mark, 2 for a wide character of East Asia.
+pub(crate) fn width(text: &str) -> usize {
+    let of = |c: char| match c {
+        ' '..='~' => 1,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}' => 2,
+        '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}' => 2,
+        '\u{1f300}'..='\u{1f64f}' | '\u{1f900}'..='\u{1f9ff}' | '\u{20000}'..='\u{3fffd}' => 2,
+        // `escape_debug` escapes a combining mark or a joiner, and no letter.
+        c => usize::from(c.escape_debug().len() == 1),
+    };
+    text.chars().map(of).sum()
+}
+
 /// Returns the columns of an answer that is printed as a plain line, not as JSON.
 pub(crate) fn columns(answer: &Answer) -> Vec<String> {
     answer.columns().iter().map(|column| shown(column)).collect()
@@ -176,4 +195,15 @@ fn line(input: &mut impl BufRead, number: u64) -> io::Result<Option<Line>> {
         }
     };
     Ok(Some(Line { number, text }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::width;
+
+    #[test]
+    fn combining_marks_have_no_width() {
+        let texts = ["label", "e\u{301}", "हिन्दी", "مُحَمَّد", "中文标签", "a\u{200d}", "ｗ…–’"];
+        assert_eq!(texts.map(width), [5, 1, 5, 4, 8, 1, 5]);
+    }
 }

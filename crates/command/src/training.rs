@@ -99,10 +99,13 @@ impl Training<'_> {
             trainer.check_data(&**train, &**dev).inspect_err(|_| folder.abandon())?;
             folder.clear()?;
         }
-        let names = [run::best(folder.path()), folder.path().join("report.html")];
+        let [best, page, held, test] =
+            ["best.ckpt", "report.html", "held_out.json", "test.json"].map(|name| folder.path().join(name));
         let at = trainer.position();
         let is_over = at.epoch >= epochs || (1..=at.since_best).contains(&config.training.patience);
-        let settled = resumes && is_over && names.iter().all(|path| path.is_file());
+        let scored =
+            (facts.score_held_out.is_none() || held.is_file()) && (facts.test.is_none() || test.is_file());
+        let settled = resumes && is_over && scored && best.is_file() && page.is_file();
         if resumes && !is_over {
             self.say_rate();
         }
@@ -110,8 +113,7 @@ impl Training<'_> {
             None
         } else {
             // The resumed training may find a better epoch; last.ckpt also contains the best parameters.
-            let held = folder.path().join("held_out.json");
-            names.iter().chain([&held]).for_each(|path| drop(std::fs::remove_file(path)));
+            [best, page, held].iter().for_each(|path| drop(std::fs::remove_file(path)));
             folder.write("config.toml", &config.commented())?;
             if !facts.skipped.is_empty() {
                 folder.write(run::SKIPPED, &run::skipped(&facts.skipped))?;
@@ -209,13 +211,25 @@ impl Training<'_> {
             .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
     }
 
-    /// Writes the report of an interrupted training, if an epoch has ended.
+    /// Writes the report of an interrupted training; before the end of the first epoch, the report has no scores.
     pub(crate) fn interrupted(&self, fitted: TrainingResult, mut facts: TrainingFacts) -> Outcome<()> {
         facts.test = None;
-        if fitted.best.is_some() {
-            self.finish(fitted, facts)?;
+        match fitted.best {
+            Some(_) => self.finish(fitted, facts).map(drop),
+            None => {
+                let mut page = facts.page(self.config, &fitted.report);
+                page.facts.push(self.interruption(&fitted.report));
+                self.folder.write("report.html", &report::html(&page))
+            }
         }
-        Ok(())
+    }
+
+    /// Returns the fact, for a report, that a training was interrupted.
+    fn interruption(&self, report: &Report) -> (String, String) {
+        let (after, all) = (report.epochs, self.config.training.epochs);
+        let run = word(self.folder.path());
+        let said = format!("after {after} of {all} epochs; `unpadded train --resume {run}` continues");
+        ("interrupted".to_owned(), said)
     }
 
     /// Scores the model of the best epoch on the held-out texts and on the test set, if there is a test set, and writes the
@@ -238,44 +252,54 @@ impl Training<'_> {
         let value = report.best.map_or(f64::NAN, |best| best.value);
         let model = Model::new(best.clone())?;
         let run = word(folder.path());
+        let (score, test) = (facts.score_held_out.take(), facts.test.clone());
+        let (held, tested, untested) = (None, None, None);
+        let mut scored = ScoredTraining { facts, report, model, value, profile, held, tested, untested };
+        let write_report = |scored: &ScoredTraining, best, said: Option<&str>| {
+            let mut page = scored.page(config, best)?;
+            let said = said.map(|said| ("interrupted".to_owned(), said.replacen("interrupted ", "", 1)));
+            let ended =
+                (scored.report.ended == StopReason::Interrupted).then(|| self.interruption(&scored.report));
+            page.facts.extend(said.or(ended));
+            write("report.html", report::html(&page))
+        };
         let said = format!(
-            "interrupted while scoring the held-out texts: the model is saved; `unpadded train --resume {run}` writes the report"
+            "interrupted while scoring the held-out texts: the model is saved; `unpadded train --resume {run}` writes the whole report"
         );
-        let score = facts.score_held_out.take();
-        let held = match score.map(|score| until_signal(said, || score(model.predictor()))).transpose()? {
-            Some(Ok(scored)) => Some(keep("held_out.json", &facts.held_out.name, scored)?),
+        let end = || write_report(&scored, best.clone(), Some(&said));
+        let predictor = scored.model.predictor();
+        let held = score.map(|score| until_signal(&said, end, || score(predictor))).transpose()?;
+        match held {
+            Some(Ok(held)) => {
+                scored.held = Some(keep("held_out.json", &scored.facts.held_out.name, held)?);
+            }
             // The training itself has succeeded, so its results are written without the table.
             Some(Err(e)) => {
                 terminal::say(format!("warning: the held-out texts could not be scored: {e}"));
-                None
             }
-            None => None,
-        };
-        let mut untested = None;
-        let tested = match &facts.test {
-            Some(path) => {
-                let mut config = config.clone();
-                let (file, path) = (word(path), text_of_path(path));
-                config.data.test = Some(path.clone());
-                let said = format!(
-                    "interrupted while scoring `{path}`: the training has ended, and its model is saved; `unpadded eval {run} {file}` scores it"
-                );
-                match until_signal(said, || unpadded_recipes::scores(&config, &model))? {
-                    Ok(scored) => Some(keep("test.json", &path, scored)?),
-                    // The training itself has succeeded, so its results are written before the error in scoring the test set
-                    // is reported.
-                    Err(e) => {
-                        untested = Some(e.noted(format!(
-                            "the run is saved: `unpadded eval {run} {file}` computes the test scores later"
-                        )));
-                        None
-                    }
+            None => {}
+        }
+        if let Some(path) = test {
+            let mut config = config.clone();
+            let (file, path) = (word(&path), text_of_path(path));
+            config.data.test = Some(path.clone());
+            let said = format!(
+                "interrupted while scoring `{path}`: the training has ended, and its model is saved; `unpadded eval {run} {file}` scores it"
+            );
+            let end = || write_report(&scored, best.clone(), Some(&said));
+            let model = &scored.model;
+            match until_signal(&said, end, || unpadded_recipes::scores(&config, model))? {
+                Ok(tested) => scored.tested = Some(keep("test.json", &path, tested)?),
+                // The training itself has succeeded, so its results are written before the error in scoring the test set is
+                // reported.
+                Err(e) => {
+                    scored.untested = Some(e.noted(format!(
+                        "the run is saved: `unpadded eval {run} {file}` computes the test scores later"
+                    )));
                 }
             }
-            None => None,
-        };
-        let scored = ScoredTraining { facts, report, model, value, profile, held, tested, untested };
-        write("report.html", report::html(&scored.page(config, best)?))?;
+        }
+        write_report(&scored, best, None)?;
         Ok(scored)
     }
 }

@@ -51,13 +51,19 @@ fn matrix(out: &mut String, confusion: &Confusion) {
          its share of the row.</p>\n<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Confusion matrix\">\n\
          <table class=\"confusion{upright}\">\n<thead><tr><th scope=\"col\">true / predicted</th>"
     );
-    for (_, name) in &order {
-        put!(out, "<th scope=\"col\"><span><bdi>{}</bdi></span></th>", short(name));
+    let names: Vec<String> = order.iter().map(|(_, name)| short(name)).collect();
+    // Names that are equal after they are shortened get numbers.
+    let shown = |at: usize| match names.iter().filter(|name| **name == names[at]).count() {
+        1 => names[at].clone(),
+        _ => format!("{}: {}", at + 1, names[at]),
+    };
+    for at in 0..classes {
+        put!(out, "<th scope=\"col\"><span><bdi>{}</bdi></span></th>", shown(at));
     }
     out.push_str("<th scope=\"col\" class=\"sum\"><span>recall</span></th></tr></thead>\n<tbody>\n");
-    for &(truth, name) in &order {
+    for (at, &(truth, name)) in order.iter().enumerate() {
         let sum = confusion.row_sum(truth);
-        put!(out, "<tr><th scope=\"row\" title=\"{}\"><bdi>{}</bdi></th>", brief(name, LABEL), short(name));
+        put!(out, "<tr><th scope=\"row\" title=\"{}\"><bdi>{}</bdi></th>", brief(name, LABEL), shown(at));
         for &(predicted, other) in &order {
             let times = confusion.count(truth, predicted);
             if times == 0 {
@@ -69,8 +75,8 @@ fn matrix(out: &mut String, confusion: &Confusion) {
             put!(
                 out,
                 "<td class=\"{kind}\" style=\"--v:{share:.3}\" title=\"true {}, predicted {}: {} of {} ({})\">{}</td>",
-                brief(name, 40),
-                brief(other, 40),
+                brief(name, LABEL),
+                brief(other, LABEL),
                 count(times),
                 count(sum),
                 percent(share),
@@ -95,8 +101,17 @@ fn by_type(tag: &str) -> (bool, &str, Option<usize>) {
     }
 }
 
+/// Returns the heading of a class: both ends of a long name, since names may have the same beginning.
 fn short(name: &str) -> String {
-    if name.is_empty() { "<i>(empty)</i>".into() } else { brief(name, 28) }
+    let count = name.chars().count();
+    match count {
+        0 => "<i>(empty)</i>".into(),
+        0..=28 => brief(name, 28),
+        _ => {
+            let end: String = name.chars().skip(count - 14).collect();
+            brief(name, 14) + &brief(&end, 14)
+        }
+    }
 }
 
 fn ratio(of: u64, all: u64) -> String {
@@ -298,6 +313,20 @@ mod tests {
         assert!(
             told.contains("<td class=\"sum\">75.0\u{a0}%</td>")
                 && told.contains("<td class=\"sum\">80.0\u{a0}%</td>")
+        );
+    }
+
+    #[test]
+    fn long_names_with_a_common_beginning_differ() {
+        let [one, two, three] =
+            ["/x/and then one", "/x/and then two", "/yyyy/x/and then two"].map(|end| "long/".repeat(9) + end);
+        let told = confusion(&of(&[(&one, &two, 1), (&three, &three, 1)]));
+        let named =
+            |name: &str| told.contains(&format!("<th scope=\"col\"><span><bdi>{name}</bdi></span></th>"));
+        assert!(named("long/long/lon…x/and then one"), "{told}");
+        assert!(
+            named("2: long/long/lon…x/and then two") && named("3: long/long/lon…x/and then two"),
+            "{told}"
         );
     }
 
