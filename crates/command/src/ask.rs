@@ -9,7 +9,7 @@ use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
 use unpadded_text::text_of_path;
 
 use super::model_choice::{ModelChoice, ThreadCount};
-use super::on_file::OnFile;
+use super::on_file::{OnFile, answers};
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
 use super::request::whole;
@@ -57,26 +57,11 @@ impl Lines {
                         continue;
                     }
                 };
-                match (predict(first, &texts), &texts[..]) {
-                    (Ok(answers), _) if answers.len() == texts.len() => {
-                        let mut answered = texts.iter().zip(&answers);
-                        answered.try_for_each(|(text, found)| done.found(text, found, &show))?;
-                        continue;
-                    }
-                    // A batch of one line is not tried again, since the beginning of its answer may already be printed.
-                    (Err(e), [text]) => {
-                        done.failed(first, Some(text), &super::outcome::plain(&e))?;
-                        continue;
-                    }
-                    _ => {}
-                }
-                // After an error, the lines of the batch are answered one by one, so that the error names the failing line
-                // and all other lines are answered.
-                for (number, text) in (first..).zip(&texts) {
-                    match predict(number, &[text]).map(|found| found.into_iter().next()) {
-                        Ok(Some(found)) => done.found(text, &found, &show)?,
-                        Ok(None) => done.failed(number, Some(text), "expected an answer, got none")?,
-                        Err(e) => done.failed(number, Some(text), &super::outcome::plain(&e))?,
+                let found = answers(&texts, |at, texts| predict(first + at as u64, texts));
+                for ((number, text), answer) in (first..).zip(&texts).zip(found) {
+                    match answer {
+                        Ok(answer) => done.found(text, &answer, &show)?,
+                        Err(why) => done.failed(number, Some(text), &why)?,
                     }
                 }
             }
@@ -163,7 +148,6 @@ pub(crate) struct Predict {
 /// The default memory limit of a batch.
 const MEMORY: &str = "400MB";
 
-/// Parses a size for the command line.
 fn size(text: &str) -> Result<ByteSize, String> {
     text.parse().map_err(|_| "expected a size with its unit, as 500MB or 4GB".to_owned())
 }
@@ -242,37 +226,33 @@ fn of(text: &str, answer: &Answer) -> Value {
     let x = |x: f32| json::number(f64::from(x));
     let each =
         |all: &[(String, f32)]| Value::Object(all.iter().map(|(label, p)| (label.clone(), x(*p))).collect());
-    match answer {
-        Answer::Label { label, probability, all, .. } => json::object([
-            ("text", text.into()),
+    let fields = match answer {
+        Answer::Label { label, probability, all, .. } => vec![
             ("label", label.as_str().into()),
             ("probability", x(*probability)),
             ("probabilities", each(all)),
-        ]),
-        Answer::Labels { labels, all, .. } => json::object([
-            ("text", text.into()),
-            ("labels", labels.clone().into()),
-            ("probabilities", each(all)),
-        ]),
-        Answer::Number(number) => json::object([("text", text.into()), ("number", x(*number))]),
-        Answer::Empty => json::object([("text", text.into()), ("answer", Value::Null)]),
-        Answer::Tags { words, tags, label } => json::object([
-            ("text", text.into()),
+        ],
+        Answer::Labels { labels, all, .. } => {
+            vec![("labels", labels.clone().into()), ("probabilities", each(all))]
+        }
+        Answer::Number(number) => vec![("number", x(*number))],
+        Answer::Empty => vec![("answer", Value::Null)],
+        Answer::Tags { words, tags, label } => vec![
             ("words", words.clone().into()),
             ("tags", tags.clone().into()),
             ("label", label.as_ref().map_or(Value::Null, |(label, _)| label.as_str().into())),
             ("probability", label.as_ref().map_or(Value::Null, |(_, probability)| x(*probability))),
-        ]),
-        Answer::Text(found) => json::object([("text", text.into()), ("found", found.as_str().into())]),
+        ],
+        Answer::Text(found) => vec![("found", found.as_str().into())],
         Answer::Ranked(texts) => {
             let one = |(found, score): &(String, f64)| {
                 json::object([("found", found.as_str().into()), ("score", json::number(*score))])
             };
             let best = texts.first().map_or("", |(found, _)| found.as_str());
-            let all: Vec<Value> = texts.iter().map(one).collect();
-            json::object([("text", text.into()), ("found", best.into()), ("best", all.into())])
+            vec![("found", best.into()), ("best", texts.iter().map(one).collect())]
         }
-    }
+    };
+    json::object([("text", text.into())].into_iter().chain(fields))
 }
 
 #[derive(Args)]

@@ -1,6 +1,8 @@
 //! The command `unpadded bench`: measures the speed of training and prediction, and the peak rates of the machine. The
 //! command writes no file.
 
+use std::io::Error;
+use std::io::ErrorKind::Interrupted;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -70,22 +72,12 @@ impl std::fmt::Display for Measured {
     }
 }
 
-/// The error for an interrupt by Ctrl-C.
-#[derive(Debug)]
-struct Stopped;
-
-impl std::fmt::Display for Stopped {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Stopped {}
-
 impl Bench {
     pub(crate) fn run(self) -> Outcome<Ending> {
         match self.measured() {
-            Err(e) if e.is::<Stopped>() => Ok(Ending::Interrupted),
+            Err(e) if e.downcast_ref::<Error>().is_some_and(|e| e.kind() == Interrupted) => {
+                Ok(Ending::Interrupted)
+            }
             other => other,
         }
     }
@@ -106,7 +98,7 @@ impl Bench {
             let until = Until::Steps(trainer.position().step + more);
             let report = trainer.fit(&*train, &*dev, until)?;
             match report.ended {
-                StopReason::Interrupted => Err(Box::new(Stopped)),
+                StopReason::Interrupted => Err(Box::new(Error::from(Interrupted))),
                 _ => Ok(report),
             }
         };

@@ -23,9 +23,6 @@ impl Events {
 
     /// Creates an event file in `folder`; creates the folder if it does not exist. Existing event files are kept:
     /// TensorBoard reads all event files of a folder as one training.
-    ///
-    /// # Errors
-    /// If the folder or the file cannot be created or written.
     pub(crate) fn create(folder: &Path) -> io::Result<Events> {
         fs::create_dir_all(folder)?;
         let (now, host, process) = (since_1970(), host(), std::process::id());
@@ -48,17 +45,11 @@ impl Events {
 
     /// Writes a number for a step; TensorBoard shows the number in its tab Scalars. TensorBoard groups tags such as
     /// `loss/train` by the text before the `/`. The file stores the number as f32.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(crate) fn scalar(&mut self, step: u64, tag: &str, value: f64) -> io::Result<()> {
         self.value(step, tag, |entry| entry.f32(2, value as f32))
     }
 
     /// Writes a Markdown text for a step; TensorBoard shows the text in its tab Text.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(crate) fn text(&mut self, step: u64, tag: &str, markdown: &str) -> io::Result<()> {
         const STRING: u64 = 7; // DT_STRING
         const TENSOR: u64 = 2; // DATA_CLASS_TENSOR
@@ -76,14 +67,10 @@ impl Events {
     }
 
     /// Writes the buffered events to the file; TensorBoard shows the events within seconds.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Writes an event whose summary has one value.
     fn value(&mut self, step: u64, tag: &str, fill: impl FnOnce(&mut Message)) -> io::Result<()> {
         self.event(|event| {
             event.number(2, step);

@@ -37,7 +37,6 @@ pub(crate) fn path() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().map(text_of_path)
 }
 
-/// Parses the name of a task from a flag.
 pub(crate) fn task(name: &str) -> Result<Task, String> {
     let names: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
     Task::from_name(name).ok_or_else(|| format!("expected one of `{}`", names.join("`, `")))

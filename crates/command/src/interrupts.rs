@@ -29,7 +29,6 @@ impl Interrupts {
         Ok(Self(first))
     }
 
-    /// Returns the number of the received signal; `None` if no signal was received.
     pub(super) fn signal(&self) -> Option<u8> {
         u8::try_from(self.0.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
     }

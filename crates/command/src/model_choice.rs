@@ -19,12 +19,10 @@ pub(crate) struct ModelChoice {
 }
 
 impl ModelChoice {
-    /// Loads the model from a run folder or a checkpoint.
     pub(crate) fn load(&self) -> Outcome<Model> {
         Model::load(run::checkpoint(&self.path)?).usage()
     }
 
-    /// Loads the checkpoint from a run folder or a file.
     pub(crate) fn checkpoint(&self) -> Outcome<Checkpoint> {
         Checkpoint::load(run::checkpoint(&self.path)?).usage()
     }

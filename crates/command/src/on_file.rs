@@ -121,6 +121,28 @@ impl OnFile<'_> {
     }
 }
 
+/// Returns the answer of each text, or its error. After an error, the texts are answered one by one, so that the error names
+/// the failing text and all other texts are answered. `predict` gets texts, and the position of the first one.
+pub(super) fn answers(
+    texts: &[&str],
+    mut predict: impl FnMut(usize, &[&str]) -> unpadded::Result<Vec<Answer>>,
+) -> Vec<Result<Answer, String>> {
+    match predict(0, texts) {
+        Ok(found) if found.len() == texts.len() => found.into_iter().map(Ok).collect(),
+        // One text is not tried again, since the beginning of its answer may already be printed.
+        Err(e) if texts.len() == 1 => vec![Err(plain(&e))],
+        _ => {
+            let alone = |(at, text): (usize, &&str)| match predict(at, &[text]) {
+                Ok(found) => {
+                    found.into_iter().next().ok_or_else(|| "expected an answer, got none".to_owned())
+                }
+                Err(e) => Err(plain(&e)),
+            };
+            texts.iter().enumerate().map(alone).collect()
+        }
+    }
+}
+
 /// The progress of answering the records of a file.
 struct AnswerProgress<'a> {
     how: &'a OnFile<'a>,
@@ -142,21 +164,16 @@ impl<'a> AnswerProgress<'a> {
 
     fn answer(&mut self, questions: &mut Questions, asked: &[Question]) -> Outcome<()> {
         let texts: Vec<&str> = asked.iter().filter_map(|one| one.text.as_deref().ok()).collect();
-        let found = self.how.model.predict(&texts).ok().filter(|found| found.len() == texts.len());
-        let mut found = found.map(Vec::into_iter);
-        let none = || "expected an answer, got none".to_owned();
+        let mut found = answers(&texts, |_, texts| self.how.model.predict(texts)).into_iter();
         for question in asked {
             self.records += 1;
-            let answer = match (&question.text, &mut found) {
-                (Err(why), _) => Err(plain(why)),
-                (Ok(_), Some(found)) => found.next().ok_or_else(none),
-                // After an error, the records of the batch are answered one by one, so that the error names the failing
-                // record and all other records are answered.
-                (Ok(text), None) => match self.how.model.predict(&[text]) {
-                    Ok(found) => found.into_iter().next().ok_or_else(none),
-                    Err(e) => Err(format!("{}:{}: {}", questions.name(), question.line, plain(&e))),
-                },
+            let answer = match &question.text {
+                Err(why) => Err(plain(why)),
+                Ok(_) => found.next().unwrap_or_else(|| Err("expected an answer, got none".to_owned())),
             };
+            let place = || format!("{}:{}", questions.name(), question.line);
+            let answer =
+                answer.map_err(|why| if question.text.is_ok() { format!("{}: {why}", place()) } else { why });
             let cells = match answer {
                 Ok(answer) => {
                     self.empty += u64::from(answer == Answer::Empty);

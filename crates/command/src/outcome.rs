@@ -26,7 +26,6 @@ impl std::fmt::Display for BadInput {
 
 impl std::error::Error for BadInput {}
 
-/// Returns the error for an invalid request.
 pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }

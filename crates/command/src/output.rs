@@ -103,7 +103,6 @@ impl Drop for NewFile {
 }
 
 impl NewFile {
-    /// Creates the temporary file of a new file at `path`.
     fn create(path: PathBuf) -> io::Result<Self> {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(format!(".{}.part", std::process::id()));
@@ -111,7 +110,6 @@ impl NewFile {
         Ok(Self { file: File::create_new(&temporary)?, path, temporary })
     }
 
-    /// Completes the file: renames the temporary file to the name of the file.
     fn end(&self) -> io::Result<()> {
         self.file.sync_all()?;
         fs::rename(&self.temporary, &self.path)
@@ -191,7 +189,6 @@ impl Output {
         Ok(Self::File(NewFile::create(path).map_err(|e| format!("--output {name}: {e}"))?))
     }
 
-    /// Returns a writer for the answers.
     pub(super) fn writer(&self) -> Outcome<Box<dyn Write + Send>> {
         Ok(match self {
             Self::Standard => {
@@ -204,7 +201,6 @@ impl Output {
         })
     }
 
-    /// Completes the output: renames the temporary file to its final name.
     pub(super) fn end(self) -> Outcome<()> {
         let Self::File(file) = self else { return Ok(()) };
         file.end().map_err(|e| unwritten(file.path.display(), &e))

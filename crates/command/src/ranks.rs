@@ -28,7 +28,6 @@ pub(super) struct LaunchedProcess {
     pub(super) size: usize,
 }
 
-/// Returns the rank of this process and the number of launched processes; `None` for a single process.
 pub(super) fn launched() -> Option<LaunchedProcess> {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
     let found = LAUNCHERS

@@ -35,7 +35,6 @@ impl Kind {
         }
     }
 
-    /// Returns the name of the file that stores the results of the trainings.
     fn file(self) -> &'static str {
         match self {
             Self::Seeds => run::SEEDS,
@@ -226,7 +225,6 @@ impl RepeatedTraining {
         ])))
     }
 
-    /// Returns the results of a training as a line of plain text, not as JSON.
     fn line(&self, number: u64, config: &Config, figures: &Value) -> String {
         let name = match self.kind {
             Kind::Seeds => format!("seed {}", config.run.seed),
@@ -246,7 +244,6 @@ impl RepeatedTraining {
         )
     }
 
-    /// Returns the results of all finished trainings as a JSON object.
     fn object(&self, ended: &[Value]) -> Value {
         let first = ended.first();
         let known = |name: &str| first.map_or(Value::Null, |of| of[name].clone());
@@ -265,7 +262,6 @@ impl RepeatedTraining {
         object
     }
 
-    /// Prints the mean and the standard deviation of each score over the trainings.
     fn conclude(&self, ended: &[Value]) -> Outcome<Ending> {
         let (console, several) = (self.console, self.kind.names()[1]);
         console.more("")?;
@@ -298,7 +294,6 @@ fn unit(figures: &Value) -> &'static str {
     if figures["share"] == true { " %" } else { "" }
 }
 
-/// The mean and the standard deviation of one score over several trainings.
 struct Spread {
     count: usize,
     mean: f64,

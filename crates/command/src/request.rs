@@ -40,7 +40,6 @@ pub(crate) struct TrainingRequest {
     threads: Option<usize>,
 }
 
-/// Parses the whole number of a flag.
 pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     // The number must fit into `i64`, since integers in config files are `i64`.
     let number = text.parse().ok().filter(|number| *number <= i64::MAX as u64);
@@ -77,7 +76,6 @@ impl TrainingRequest {
         self.over(config)
     }
 
-    /// Returns whether a flag `--set` sets the given setting.
     pub(crate) fn sets(&self, setting: &str) -> bool {
         self.set.iter().any(|flag| flag.split_once('=').is_some_and(|(name, _)| name.trim() == setting))
     }
@@ -97,7 +95,6 @@ impl TrainingRequest {
         }
     }
 
-    /// Returns the config, changed by the values of the flags.
     pub(crate) fn over(&self, mut config: Config) -> Outcome<Config> {
         if self.train.is_some() {
             config.data.train.clone_from(&self.train);
@@ -137,7 +134,6 @@ pub(crate) struct Course {
 }
 
 impl Course {
-    /// Sets the values of the flags for epochs, seed and development data in a config.
     pub(crate) fn over(&self, config: &mut Config) {
         if self.dev.is_some() {
             config.data.dev.clone_from(&self.dev);

@@ -70,7 +70,6 @@ pub(crate) fn check_file(path: &Path) -> Outcome<()> {
     bad(format!("{}: expected a file, got {got}: remove or rename it", path.display()))
 }
 
-/// Loads the config of a run folder.
 pub(crate) fn load_config(folder: &Path) -> Outcome<Config> {
     let path = config(folder);
     check_file(&path)?;
@@ -149,7 +148,6 @@ fn is_events(name: &str) -> bool {
     name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)
 }
 
-/// Returns the path of the temporary file for the file `name` of a run folder.
 fn temporary(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{name}.new"))
 }
@@ -266,7 +264,6 @@ impl Log {
         Ok(log)
     }
 
-    /// Writes the scores of an epoch to both logs.
     pub(crate) fn epoch(&mut self, scores: &EpochScores) -> std::io::Result<()> {
         let EpochScores { epoch, step, rate, train, dev, best, .. } = scores;
         let line = json::object([

@@ -77,7 +77,6 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
     UnseenLabel::warnings(&scored.unseen).iter().for_each(terminal::say);
 }
 
-/// Returns the scores of an evaluation as tables.
 pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     let mut figures = Table::new("", &["score", "value", "95 % interval"]);
     for figure in &scored.figures {
@@ -149,7 +148,6 @@ pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
     tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
-/// Returns the scores by length as a JSON object.
 pub(crate) fn by_length(of: &ByLength) -> Value {
     let range = |of: &LengthRange| {
         json::object([

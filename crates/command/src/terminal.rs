@@ -49,7 +49,6 @@ impl Console {
     }
 }
 
-/// Writes a line of text to standard output.
 pub(crate) fn print(text: impl Display) -> Outcome<()> {
     print_bytes(format!("{}\n", Printable(text)).as_bytes())
 }

@@ -25,7 +25,6 @@ const STYLE: &str = "
   path { fill: none; stroke: var(--rule); stroke-width: 1.3; } marker path { fill: var(--rule); stroke: none; }
 ";
 
-/// SVG elements and the size of the picture that they draw.
 struct Picture {
     body: String,
     size: Pair,

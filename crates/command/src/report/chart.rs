@@ -1,7 +1,7 @@
 //! Line charts as SVG. Lines have gaps at values that are not finite. The mouse pointer over an epoch shows the values of
 //! the epoch.
 
-use super::text::{self, brief, escape, number, put};
+use super::text::{self, LABEL, brief, escape, number, put};
 
 /// The width of a chart in SVG units. A chart has about this width in CSS pixels on phones and on desktops, so letters in a
 /// chart are as large as the text of the page.
@@ -97,7 +97,9 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     };
     let y = |value: f64| TOP + (1.0 - scale.at(value)) * (HEIGHT - TOP - BOTTOM);
     let mut out = format!(
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">\n",
+        "<figure class=\"card\">\n<figcaption>{}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
+         aria-label=\"{}\">\n",
+        brief(title, LABEL),
         spoken(title, epochs, lines, best)
     );
     axes(&mut out, &scale, &y, first, last, &x);
@@ -123,7 +125,7 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
         let to = near(n + 1).unwrap_or(WIDTH - RIGHT);
         reading(&mut out, (epoch, best == Some(i), named), lines, i, (from, x(epoch), to), &y);
     }
-    out + "</svg>\n"
+    out + "</svg>\n</figure>\n"
 }
 
 /// Returns the indices of the epochs to draw. If there are too many epochs, the list has evenly spaced epochs, the last
@@ -133,7 +135,6 @@ fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
 }
 
-/// Writes a horizontal grid line with its label.
 pub(super) fn grid_line(out: &mut String, at: f64, label: &str) {
     let (right, x, y) = (WIDTH - RIGHT, LEFT - 6.0, at + 4.0);
     put!(out, "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");

@@ -118,7 +118,6 @@ fn ratio(of: u64, all: u64) -> String {
     if all == 0 { "–".into() } else { percent(of as f64 / all as f64) }
 }
 
-/// Writes the list of the class pairs that the model confuses most often.
 fn pairs(out: &mut String, confusion: &Confusion) {
     let wrong =
         confusion.cells.iter().filter(|((truth, predicted), times)| truth != predicted && **times > 0);

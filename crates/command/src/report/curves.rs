@@ -2,7 +2,7 @@
 
 use super::chart::{self, Line};
 use super::page::Epoch;
-use super::text::{END, LABEL, boxed, brief, cut, number, put};
+use super::text::{END, LABEL, boxed, cut, number, put};
 use crate::scores::distinct;
 
 /// The maximum number of rows in the table of epochs, which shows the first, the last and the best epochs.
@@ -26,12 +26,12 @@ pub(super) fn section(epochs: &[Epoch]) -> String {
             Line { name: "dev", class: "dev", values: of(|e| &e.dev) },
         ];
         let lines: Vec<Line> = lines.into_iter().filter(|l| l.values.iter().any(Option::is_some)).collect();
-        card(&mut out, name, &numbers, &lines, best);
+        out.push_str(&chart::lines(name, &numbers, &lines, best));
     }
     let rates: Vec<Option<f64>> = epochs.iter().map(|e| e.rate).collect();
     if rates.iter().any(Option::is_some) {
         let lines = [Line { name: "learning rate", class: "rate", values: rates }];
-        card(&mut out, "learning rate", &numbers, &lines, best);
+        out.push_str(&chart::lines("learning rate", &numbers, &lines, best));
     }
     out.push_str("</div>\n");
     if best.is_some() {
@@ -49,13 +49,8 @@ fn names(epochs: &[Epoch]) -> Vec<&str> {
     names
 }
 
-fn value(scores: &[(String, f64)], name: &str) -> Option<f64> {
+pub(super) fn value(scores: &[(String, f64)], name: &str) -> Option<f64> {
     scores.iter().find(|(n, _)| n == name).map(|&(_, v)| v)
-}
-
-fn card(out: &mut String, name: &str, epochs: &[u64], lines: &[Line], best: Option<usize>) {
-    let chart = chart::lines(name, epochs, lines, best);
-    put!(out, "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{chart}</figure>\n", brief(name, LABEL));
 }
 
 fn table(out: &mut String, epochs: &[Epoch], names: &[&str], best: Option<usize>) {

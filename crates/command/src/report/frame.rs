@@ -6,7 +6,6 @@ use super::text::{LABEL, cut, escape, number, put};
 /// The maximum number of characters of a fact that the page shows.
 const FACT: usize = 240;
 
-/// Writes the end of an HTML page.
 pub(super) fn foot(out: &mut String) {
     put!(
         out,
@@ -15,7 +14,6 @@ pub(super) fn foot(out: &mut String) {
     );
 }
 
-/// Writes the start of an HTML page: title, headline and facts.
 pub(super) fn head(out: &mut String, page: &Page) {
     let title: String = page.title.chars().take(LABEL).collect();
     put!(

@@ -11,14 +11,12 @@ use crate::scores;
 #[derive(Debug, Default)]
 pub(crate) struct Page {
     pub(crate) title: String,
-    /// The task in a few words, such as `classify`.
     pub(crate) task: String,
     /// Facts about the training by name: data set, sizes, duration, best epoch and others.
     pub(crate) facts: Vec<(String, String)>,
     /// The headline of the report: the name of a metric, its value, and its unit (`%` or empty).
     pub(crate) headline: Option<(String, f64, String)>,
     pub(crate) epochs: Vec<Epoch>,
-    /// The scores of the test set; `None` without a test set.
     pub(crate) tested: Option<TestScores>,
     /// The scores of the held-out texts; `None` for models that write texts.
     pub(crate) held: Option<TestScores>,
@@ -37,11 +35,9 @@ pub(crate) struct Page {
     pub(crate) examples: Vec<Example>,
     /// The origin of the examples, as a sentence; for example, that the examples are held-out texts.
     pub(crate) examples_of: String,
-    /// The resolved configuration of the training, as TOML.
     pub(crate) config: String,
 }
 
-/// The scores at the end of one epoch.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Epoch {
     pub(crate) epoch: u64,
@@ -70,7 +66,6 @@ pub(crate) struct TestScores {
     pub(crate) notes: Vec<String>,
 }
 
-/// A score with its name, its unit and its 95 % interval.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Score {
     pub(crate) name: String,
@@ -80,18 +75,15 @@ pub(crate) struct Score {
 }
 
 impl Score {
-    /// Returns the score's value with its unit, as text.
     pub(crate) fn shown(&self) -> String {
         scores::shown(self.unit, self.value)
     }
 
-    /// Returns the score's 95 % interval with its unit, as text; empty without an interval.
     pub(crate) fn interval(&self) -> String {
         scores::interval(self.unit, self.interval)
     }
 }
 
-/// A table of the precision, recall and F1 of each class.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ClassTable {
     /// The kind of the classes: `label`, `tag` or `chunk type`.
@@ -104,13 +96,11 @@ pub(crate) struct ClassTable {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(crate) struct ClassRow {
     pub(crate) name: String,
-    /// Precision, recall and F1 of the class.
     pub(crate) scores: [f64; 3],
     pub(crate) support: u64,
 }
 
 impl TestScores {
-    /// Returns the score with the given name; `None` if the test set has no such score.
     pub(crate) fn get(&self, name: &str) -> Option<&Score> {
         self.figures.iter().find(|figure| figure.name == name)
     }
@@ -158,7 +148,6 @@ impl Confusion {
     }
 }
 
-/// The errors of a model by the length of texts.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Errors {
     /// The name of the score, such as `wrong texts` or `chrF`.
@@ -169,7 +158,6 @@ pub(crate) struct Errors {
     pub(crate) ranges: Vec<LengthErrors>,
 }
 
-/// The errors of the texts in one range of lengths.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LengthErrors {
     pub(crate) from: usize,
@@ -188,7 +176,6 @@ pub(crate) struct Bin {
     pub(crate) count: u64,
 }
 
-/// The lengths of the training texts, and the cost of padding these texts.
 #[derive(Debug, Default)]
 pub(crate) struct Lengths {
     /// The kind of the texts, such as `training texts`, and the unit of the lengths, such as `tokens`.
@@ -200,7 +187,6 @@ pub(crate) struct Lengths {
     pub(crate) padded: u64,
 }
 
-/// The time that one kind of operator took.
 #[derive(Debug, Default)]
 pub(crate) struct OperatorTime {
     pub(crate) name: String,
@@ -208,7 +194,6 @@ pub(crate) struct OperatorTime {
     pub(crate) seconds: f64,
 }
 
-/// A text with a wrong prediction.
 #[derive(Debug, Default)]
 pub(crate) struct Mistake {
     /// The name of each text column (empty if there is only one), and its words with their weights, gradient × input. A
@@ -220,7 +205,6 @@ pub(crate) struct Mistake {
     pub(crate) size: String,
 }
 
-/// An example in the report: a text with the model's answer.
 #[derive(Debug, Clone)]
 pub(crate) enum Example {
     /// The words of a text, with a true tag and a predicted tag for each word.

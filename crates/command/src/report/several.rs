@@ -7,21 +7,20 @@ use unpadded::metrics::Unit;
 
 use super::bars;
 use super::chart::{self, Line};
+use super::curves::value;
 use super::frame::{foot, head};
 use super::page::{ClassRow, Epoch, Page, Score, TestScores};
 use super::tables::ROWS;
-use super::text::{END, LABEL, boxed, brief, count, counted, cut, label, number, put};
+use super::text::{END, LABEL, boxed, count, counted, cut, label, number, put, row};
 use crate::scores::distinct;
 
 /// The number of line colours; the lines of further runs reuse the colours and are dashed.
 const COLOURS: usize = 8;
 
-/// One run on the page that compares several runs.
 #[derive(Debug, Default)]
 pub(crate) struct Run {
     pub(crate) name: String,
     pub(crate) task: String,
-    /// The path of the training data.
     pub(crate) data: String,
     pub(crate) epochs: Vec<Epoch>,
     /// The unit of each metric in the epochs; a metric whose unit is unknown is not in the list.
@@ -34,7 +33,6 @@ impl Run {
         self.epochs.iter().rfind(|epoch| epoch.best)
     }
 
-    /// Returns the value of a metric with its unit, as text.
     fn shown(&self, metric: &str, value: f64) -> String {
         match self.units.iter().find(|(known, _)| known == metric) {
             Some((_, Unit::Share)) => format!("{:.2} %", 100.0 * value),
@@ -55,7 +53,6 @@ pub(crate) struct SeveralRuns {
     pub(crate) settings: Vec<(String, Vec<String>)>,
 }
 
-/// Returns the page that compares several runs as an HTML document.
 pub(crate) fn several(of: &SeveralRuns) -> String {
     let runs = &of.runs[..];
     let mut out = String::with_capacity(1 << 16);
@@ -88,12 +85,10 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
     out
 }
 
-/// Returns the names without duplicates, in the order of their first occurrence.
 fn names<'a>(all: impl Iterator<Item = &'a String>) -> Vec<&'a str> {
     distinct(all.map(String::as_str))
 }
 
-/// Returns the CSS class for the colour of a run.
 fn colour(at: usize) -> String {
     format!("run{}{}", at % COLOURS, if at >= COLOURS { " dashed" } else { "" })
 }
@@ -124,11 +119,11 @@ fn curves(out: &mut String, runs: &[Run]) {
         let all = || runs.iter().flat_map(|run| &run.epochs).flat_map(of);
         for name in names(all().map(|(name, _)| name)) {
             let values = |run: &Run| -> Vec<Option<f64>> {
-                let value = |epoch: &u64| {
+                let at_epoch = |epoch: &u64| {
                     let at = run.epochs.binary_search_by_key(epoch, |epoch| epoch.epoch).ok()?;
-                    of(run.epochs.get(at)?).iter().find(|(known, _)| known == name).map(|&(_, value)| value)
+                    value(of(run.epochs.get(at)?), name)
                 };
-                epochs.iter().map(value).collect()
+                epochs.iter().map(at_epoch).collect()
             };
             let lines: Vec<Line<'_>> = runs
                 .iter()
@@ -137,12 +132,7 @@ fn curves(out: &mut String, runs: &[Run]) {
                 .filter(|line| line.values.iter().any(Option::is_some))
                 .collect();
             let title = format!("{part} {name}");
-            put!(
-                cards,
-                "<figure class=\"card\">\n<figcaption>{}</figcaption>\n{}</figure>\n",
-                brief(&title, LABEL),
-                chart::overlay(&title, &epochs, &lines)
-            );
+            cards.push_str(&chart::overlay(&title, &epochs, &lines));
         }
     }
     out.push_str("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
@@ -153,7 +143,6 @@ fn curves(out: &mut String, runs: &[Run]) {
     out.push_str("</section>\n");
 }
 
-/// Writes a table with the scores of each run's best epoch, and a table with the test scores and their intervals.
 fn scores(out: &mut String, runs: &[Run]) {
     let best = runs.iter().filter_map(Run::best).flat_map(|epoch| &epoch.dev).map(|(name, _)| name);
     let tested = runs.iter().filter_map(|run| run.tested.as_ref());
@@ -164,13 +153,9 @@ fn scores(out: &mut String, runs: &[Run]) {
     out.push_str("<section aria-labelledby=\"scores\">\n<h2 id=\"scores\">Scores</h2>\n");
     boxed(out, "Scores of each run", "scores beside", heads("score", runs));
     for name in best {
-        put!(out, "<tr><th scope=\"row\">held-out {}</th>", cut(name, LABEL));
-        for run in runs {
-            let found = run.best().and_then(|epoch| epoch.dev.iter().find(|(known, _)| known == name));
-            let shown = |&(_, value): &(String, f64)| run.shown(name, value);
-            put!(out, "<td>{}</td>", found.map_or("–".to_owned(), shown));
-        }
-        out.push_str("</tr>\n");
+        let best = |run: &Run| Some(run.shown(name, value(&run.best()?.dev, name)?));
+        let cells = runs.iter().map(|run| best(run).unwrap_or_else(|| "–".to_owned()));
+        row(out, &format!("held-out {}", cut(name, LABEL)), cells);
     }
     for name in figures {
         let headline = tested.clone().any(|of| of.metric == name);
@@ -265,14 +250,9 @@ fn f1(out: &mut String, of: &str, runs: &[(usize, &Run, &[ClassRow])]) {
     let head = [cut(of, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]);
     boxed(out, &format!("F1 of each {of}"), "scores beside", head);
     for (name, support) in order.iter().take(ROWS) {
-        put!(out, "<tr><th scope=\"row\">{}</th>", label(name));
-        for run in &found {
-            match run.get(name) {
-                Some(f1) => put!(out, "<td>{:.2} %</td>", 100.0 * f1),
-                None => out.push_str("<td>–</td>"),
-            }
-        }
-        put!(out, "<td>{}</td></tr>\n", count(*support));
+        let shown = |f1: Option<&f64>| f1.map_or("–".to_owned(), |f1| format!("{:.2} %", 100.0 * f1));
+        let cells = found.iter().map(|run| shown(run.get(name)));
+        row(out, &label(name), cells.chain([count(*support)]));
     }
     out.push_str(END);
     if order.len() > ROWS {

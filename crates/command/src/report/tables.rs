@@ -1,7 +1,7 @@
 //! The section of a report with the scores of the test set.
 
-use super::page::{ClassTable, Score, TestScores};
-use super::text::{END, LABEL, begun, boxed, count, cut, label, percent, put};
+use super::page::{ClassRow, ClassTable, TestScores};
+use super::text::{END, LABEL, begun, boxed, count, cut, label, percent, put, row};
 use super::{bars, classes};
 
 /// The maximum number of classes in a table.
@@ -35,7 +35,6 @@ pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(
     out + "</section>\n"
 }
 
-/// Returns the thresholds of labels as a table, for texts with several labels.
 fn thresholds(of: &[(String, f64)]) -> String {
     let mut out = String::new();
     if of.is_empty() {
@@ -47,7 +46,7 @@ fn thresholds(of: &[(String, f64)]) -> String {
     );
     boxed(&mut out, "Thresholds of labels", "scores", ["label", "threshold"]);
     for (name, threshold) in of.iter().take(ROWS) {
-        put!(out, "<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", label(name), percent(*threshold));
+        row(&mut out, &label(name), [percent(*threshold)]);
     }
     out.push_str(END);
     if of.len() > ROWS {
@@ -60,14 +59,7 @@ fn figures(out: &mut String, tested: &TestScores) {
     put!(out, "<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL));
     boxed(out, "Scores", "scores", ["score", "value", "95 % interval"]);
     for figure in &tested.figures {
-        let Score { name, .. } = figure;
-        put!(
-            out,
-            "<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td></tr>\n",
-            cut(name, LABEL),
-            figure.shown(),
-            figure.interval()
-        );
+        row(out, &cut(&figure.name, LABEL), [figure.shown(), figure.interval()]);
     }
     out.push_str(END);
     let counts = tested.counts.iter().map(|(name, of)| format!("{} {name}", count(*of)));
@@ -85,12 +77,9 @@ fn classes_of(out: &mut String, ClassTable { of, rows }: &ClassTable) {
     put!(out, "<div>\n<h3>Each {}</h3>\n", cut(of, LABEL));
     let head = [cut(of, LABEL), "precision".into(), "recall".into(), "F1".into(), "support".into()];
     boxed(out, &format!("Scores of each {of}"), "scores", head);
-    for row in rows.iter().take(ROWS) {
-        put!(out, "<tr><th scope=\"row\">{}</th>", label(&row.name));
-        for score in row.scores {
-            put!(out, "<td>{:.2}\u{a0}%</td>", 100.0 * score);
-        }
-        put!(out, "<td>{}</td></tr>\n", count(row.support));
+    for ClassRow { name, scores, support } in rows.iter().take(ROWS) {
+        let scores = scores.map(|score| format!("{:.2}\u{a0}%", 100.0 * score));
+        row(out, &label(name), scores.into_iter().chain([count(*support)]));
     }
     out.push_str(END);
     if rows.len() > ROWS {

@@ -6,7 +6,6 @@ use super::page::{ClassRow, ClassTable, Confusion, Errors, Example, LengthErrors
 use crate::outcome::Outcome;
 use crate::scores;
 
-/// Returns the field of a JSON object; if the field is missing, the error names the field.
 fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
     object.get(name).ok_or_else(|| format!("expected a field `{name}`, got none").into())
 }
@@ -107,7 +106,6 @@ impl TestScores {
 }
 
 impl Errors {
-    /// Parses scores by length from an object that `scores::by_length` wrote.
     pub(crate) fn of(lengths: &Value) -> Outcome<Self> {
         let range = |range: &Value| {
             let size = |name| whole(range, name).map(|x| usize::try_from(x).unwrap_or(usize::MAX));

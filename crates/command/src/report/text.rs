@@ -64,7 +64,6 @@ pub(super) fn brief(text: &str, most: usize) -> String {
     escape(&flat.chars().take(most.saturating_sub(1)).collect::<String>()) + "…"
 }
 
-/// Returns a text with a capital letter at its start.
 pub(super) fn begun(text: &str) -> String {
     let mut rest = text.chars();
     rest.next().into_iter().flat_map(char::to_uppercase).chain(rest).collect()
@@ -84,6 +83,12 @@ pub(super) fn boxed(out: &mut String, name: &str, class: &str, head: impl IntoIt
     );
     head.into_iter().for_each(|cell| put!(out, "<th scope=\"col\">{cell}</th>"));
     out.push_str("</tr></thead>\n<tbody>\n");
+}
+
+pub(super) fn row(out: &mut String, heading: &str, cells: impl IntoIterator<Item: Display>) {
+    put!(out, "<tr><th scope=\"row\">{heading}</th>");
+    cells.into_iter().for_each(|cell| put!(out, "<td>{cell}</td>"));
+    out.push_str("</tr>\n");
 }
 
 pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";

@@ -5,7 +5,6 @@ use std::time::Duration;
 /// The longest allowed time budget, in seconds: a year of 366 days.
 const MOST: u64 = 366 * 24 * 3600;
 
-/// Parses a time budget, such as `1h30m`.
 pub(super) fn parse(text: &str) -> Result<Duration, String> {
     let wrong = || "expected a time, as 90s, 30m, 2h or 1h30m".to_owned();
     let (mut seconds, mut rest) = (0u64, text.trim());
@@ -31,7 +30,6 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Formats a duration as text, such as `10 min`.
 pub(super) fn shown(seconds: f64) -> String {
     match seconds.max(0.0) {
         s @ 0.0..99.5 => format!("{s:.0} s"),

@@ -72,7 +72,6 @@ pub(crate) struct Tune {
     console: Console,
 }
 
-/// Running search.
 struct Search<'a> {
     folder: &'a Folder,
     config: Config,
@@ -301,7 +300,6 @@ impl Search<'_> {
         Ok((report, better))
     }
 
-    /// Prints the result of a trial to standard error.
     fn report(&self, trial: &Trial, ended: StopReason) {
         if self.console.quiet {
             return;

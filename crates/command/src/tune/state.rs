@@ -12,13 +12,11 @@ pub(super) struct Trial {
     pub(super) number: u64,
     /// The number of the draw, from which `Space::draw` computes the values of the trial; 0 for trial 1.
     pub(super) draw: u64,
-    /// The drawn values, each with the name of its setting.
     pub(super) settings: Vec<(String, Value)>,
     /// The number of rungs (stages of successive halving) that the trial has reached.
     pub(super) rungs: usize,
     /// The rung up to which the trial is being trained; 0 if the trial is not being trained.
     pub(super) toward: usize,
-    /// The number of epochs that the trial has finished.
     pub(super) epochs: u64,
     /// The held-out metric of the trial's best epoch, and the number of this epoch; `None` before the first epoch ends.
     pub(super) best: Option<(f64, u64)>,
@@ -28,7 +26,6 @@ pub(super) struct Trial {
     pub(super) failed: Option<String>,
 }
 
-/// The state of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct State {
     pub(super) seed: u64,
@@ -38,9 +35,7 @@ pub(super) struct State {
     pub(super) most: Option<u64>,
     /// The seconds that the search has used so far.
     pub(super) used: f64,
-    /// The name of the metric by which trials are compared.
     pub(super) metric: String,
-    /// The unit of the metric by which trials are compared.
     pub(super) unit: Unit,
     /// Whether a higher value of the metric is better; `None` before the first trial is trained.
     pub(super) higher: Option<bool>,
@@ -49,7 +44,6 @@ pub(super) struct State {
     pub(super) trials: Vec<Trial>,
 }
 
-/// Returns the value of a setting as JSON.
 pub(super) fn value(of: &unpadded_recipes::Value) -> Value {
     match of {
         unpadded_recipes::Value::Flag(flag) => (*flag).into(),
@@ -62,7 +56,6 @@ pub(super) fn value(of: &unpadded_recipes::Value) -> Value {
 }
 
 impl Trial {
-    /// Returns the name of the run folder of the trial.
     pub(super) fn name(&self) -> String {
         format!("trial-{}", self.number)
     }
@@ -105,7 +98,6 @@ impl Trial {
 }
 
 impl State {
-    /// Returns the state of the search as the JSON object in tune.json.
     pub(super) fn object(&self) -> Value {
         json::object([
             ("seed", self.seed.into()),
@@ -157,7 +149,6 @@ impl State {
         ranked
     }
 
-    /// Returns a value of the metric with its unit, as text.
     pub(super) fn shown(&self, value: f64) -> String {
         scores::shown(self.unit, value)
     }
