@@ -14,7 +14,7 @@ use super::outcome::{Ending, Outcome, UsageError, bad, word};
 use super::run::{self, Folder};
 use super::scores::factor;
 use super::terminal::{self, Console};
-use super::training::{Training, check_new, computed_in, parts, prepared};
+use super::training::{Training, check_new, computed_in, prepared};
 use super::{file, json};
 
 /// The setting in which the repeated trainings differ: the seed or the fold.
@@ -199,13 +199,12 @@ impl RepeatedTraining {
         let resumes = run::last(folder.path()).is_file();
         let training =
             Training { config, folder: &folder, resumes, quiet: self.console.quiet, deadline: None };
-        let (trainer, data, facts) = parts(prepared);
-        let fitted = training.fit(trainer, &data, &facts, config.training.epochs, &mut None)?;
+        let fitted = training.fit(prepared, config.training.epochs, &mut None)?;
         if fitted.report.ended == StopReason::Interrupted {
-            training.interrupted(fitted, facts)?;
+            training.interrupted(fitted)?;
             return Ok(None);
         }
-        let ScoredTraining { facts, report, value, tested, untested, .. } = training.finish(fitted, facts)?;
+        let ScoredTraining { facts, report, value, tested, untested, .. } = training.finish(fitted)?;
         let TrainingFacts { name: dataset, metric, unit, .. } = facts;
         if let Some(e) = untested {
             return Err(e.into());

@@ -15,7 +15,7 @@ use super::repeated::{Kind, RepeatedTraining};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
-use super::training::{Training, check_new, computed_in, parts};
+use super::training::{Training, check_new, computed_in};
 use super::{file, init, json, ranks, scores as show};
 
 #[derive(Args)]
@@ -185,14 +185,13 @@ impl Train {
     ) -> Outcome<Ending> {
         let (resumes, quiet) = (self.resume.is_some(), self.console.quiet);
         let training = Training { config, folder, resumes, quiet, deadline: None };
-        let (trainer, data, scoring) = parts(prepared);
-        let fitted = training.fit(trainer, &data, &scoring, config.training.epochs, world)?;
+        let fitted = training.fit(prepared, config.training.epochs, world)?;
         if fitted.report.ended == StopReason::Interrupted {
             terminal::say(format!("--resume {} continues the training", word(folder.path())));
-            training.interrupted(fitted, scoring)?;
+            training.interrupted(fitted)?;
             return Ok(Ending::Interrupted);
         }
-        let finished = training.finish(fitted, scoring)?;
+        let finished = training.finish(fitted)?;
         self.conclude(config, folder.path(), &finished)?;
         match finished.untested {
             Some(e) => Err(e.into()),

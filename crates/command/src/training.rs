@@ -45,6 +45,7 @@ pub(crate) struct TrainingResult {
     profile: Option<Profile>,
     /// Whether nothing was trained, and all files of the run were already written.
     settled: bool,
+    pub(crate) facts: TrainingFacts,
 }
 
 /// Prepares a training in a run folder: continues from the training checkpoint if the folder has one, else begins.
@@ -69,13 +70,12 @@ impl Training<'_> {
     /// folder.
     pub(crate) fn fit(
         &self,
-        mut trainer: Trainer,
-        [train, dev]: &[Box<dyn Data>; 2],
-        facts: &TrainingFacts,
+        prepared: Preparation,
         epochs: u64,
         world: &mut Option<World>,
     ) -> Outcome<TrainingResult> {
         let Self { config, folder, resumes, quiet, deadline } = *self;
+        let (mut trainer, [train, dev], facts) = parts(prepared);
         let last = run::last(folder.path());
         trainer = trainer.checkpoint(&last);
         if quiet {
@@ -93,10 +93,10 @@ impl Training<'_> {
                 _ => self.trains_anew(e),
             };
             trainer.resume(&last).map_err(anew).usage()?;
-            trainer.check_data(&**train, &**dev).map_err(anew).usage()?;
+            trainer.check_data(&*train, &*dev).map_err(anew).usage()?;
         } else {
             // An earlier run in the folder is removed only if this training can begin.
-            trainer.check_data(&**train, &**dev).inspect_err(|_| folder.abandon())?;
+            trainer.check_data(&*train, &*dev).inspect_err(|_| folder.abandon())?;
             folder.clear()?;
         }
         let [best, page, held, test] =
@@ -136,7 +136,7 @@ impl Training<'_> {
         });
         trainer.start_profile()?;
         let alarm = deadline.map(|deadline| alarm(trainer.stop_flag(), deadline));
-        let report = trainer.fit(&**train, &**dev, Until::Epochs(epochs));
+        let report = trainer.fit(&*train, &*dev, Until::Epochs(epochs));
         drop(alarm);
         let report = report.map_err(|e| match e.kind() {
             ErrorKind::NotFinite => {
@@ -155,22 +155,20 @@ impl Training<'_> {
         };
         let kept = |best: unpadded::Result<Option<Checkpoint>>| {
             let Some(best) = best? else { return Ok(None) };
-            let best = finished(best, &**dev)?;
+            let best = finished(best, &*dev)?;
             let saved = if settled { Ok(()) } else { best.save(run::best(folder.path())) };
             saved.map(|()| Some(best))
         };
         if report.ended == StopReason::Interrupted {
             // The best checkpoint is saved before MPI is closed, since closing may block until `mpirun` kills this process.
-            let best = kept(best)?;
-            return Ok(TrainingResult { report, best, profile, settled });
+            return Ok(TrainingResult { report, best: kept(best)?, profile, settled, facts });
         }
         // The process leaves the world of processes here, so that the other processes end without waiting for the report.
         drop((trainer, world.take()));
         if let Some(e) = log.borrow_mut().1.take() {
             return Err(unwritten(format!("metrics of `{}`", folder.path().display()), &e));
         }
-        let best = kept(best)?;
-        Ok(TrainingResult { report, best, profile, settled })
+        Ok(TrainingResult { report, best: kept(best)?, profile, settled, facts })
     }
 
     /// Reports a learning rate or a schedule that differs from the training so far.
@@ -212,12 +210,12 @@ impl Training<'_> {
     }
 
     /// Writes the report of an interrupted training; before the end of the first epoch, the report has no scores.
-    pub(crate) fn interrupted(&self, fitted: TrainingResult, mut facts: TrainingFacts) -> Outcome<()> {
-        facts.test = None;
+    pub(crate) fn interrupted(&self, mut fitted: TrainingResult) -> Outcome<()> {
+        fitted.facts.test = None;
         match fitted.best {
-            Some(_) => self.finish(fitted, facts).map(drop),
+            Some(_) => self.finish(fitted).map(drop),
             None => {
-                let mut page = facts.page(self.config, &fitted.report);
+                let mut page = fitted.facts.page(self.config, &fitted.report);
                 page.facts.push(self.interruption(&fitted.report));
                 self.folder.write("report.html", &report::html(&page))
             }
@@ -234,9 +232,9 @@ impl Training<'_> {
 
     /// Scores the model of the best epoch on the held-out texts and on the test set, if there is a test set, and writes the
     /// report.
-    pub(crate) fn finish(&self, fitted: TrainingResult, mut facts: TrainingFacts) -> Outcome<ScoredTraining> {
+    pub(crate) fn finish(&self, fitted: TrainingResult) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
-        let TrainingResult { report, best, profile, settled } = fitted;
+        let TrainingResult { report, best, profile, settled, mut facts } = fitted;
         let write = |name, text: String| if settled { Ok(()) } else { folder.write(name, &text) };
         let keep = |file, dataset: &str, scored: Evaluation| -> Outcome<(Evaluation, Value)> {
             let object = show::object(dataset, &scored);

@@ -88,42 +88,42 @@ pub(super) fn overlay(title: &str, epochs: &[u64], lines: &[Line<'_>]) -> String
 
 fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, named: bool) -> String {
     let values = lines.iter().flat_map(|line| line.values.iter().flatten().copied());
-    let scale = Scale::of(values);
     let (first, last) = (epochs.first().copied().unwrap_or(0), epochs.last().copied().unwrap_or(0));
-    let x = |epoch: u64| {
-        let share =
-            if last > first { epoch.saturating_sub(first) as f64 / (last - first) as f64 } else { 0.5 };
-        LEFT + 6.0 + share * (WIDTH - LEFT - RIGHT - 12.0)
-    };
-    let y = |value: f64| TOP + (1.0 - scale.at(value)) * (HEIGHT - TOP - BOTTOM);
+    let axes = &Axes { scale: Scale::of(values), first, last };
     let mut out = format!(
         "<figure class=\"card\">\n<figcaption>{}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" \
          aria-label=\"{}\">\n",
         brief(title, LABEL),
         spoken(title, epochs, lines, best)
     );
-    axes(&mut out, &scale, &y, first, last, &x);
+    axes.draw(&mut out);
     if let Some(epoch) = best.and_then(|b| epochs.get(b)) {
-        let (at, bottom) = (x(*epoch), HEIGHT - BOTTOM);
+        let (at, bottom) = (axes.x(*epoch), HEIGHT - BOTTOM);
         put!(out, "<line class=\"best\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\n");
     }
     let keep = kept(epochs.len(), best);
     for line in lines {
-        draw(&mut out, line, &keep, epochs, &x, &y);
+        draw(&mut out, line, &keep, epochs, axes);
         let value = best.and_then(|b| line.values.get(b).copied().flatten()).filter(|v| v.is_finite());
         if let (Some(value), Some(epoch), true) =
             (value, best.and_then(|b| epochs.get(b)), line.class == "dev")
         {
-            put!(out, "<circle class=\"ring\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/>\n", x(*epoch), y(value));
+            put!(
+                out,
+                "<circle class=\"ring\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"4.5\"/>\n",
+                axes.x(*epoch),
+                axes.y(value)
+            );
         }
     }
-    legend(&mut out, if named { lines } else { &[] }, scale.log);
+    legend(&mut out, if named { lines } else { &[] }, axes.scale.log);
     for (n, &i) in keep.iter().enumerate() {
         let Some(&epoch) = epochs.get(i) else { continue };
-        let near = |m: usize| keep.get(m).and_then(|&j| epochs.get(j)).map(|&e| (x(e) + x(epoch)) / 2.0);
+        let near =
+            |m: usize| keep.get(m).and_then(|&j| epochs.get(j)).map(|&e| (axes.x(e) + axes.x(epoch)) / 2.0);
         let from = n.checked_sub(1).and_then(near).unwrap_or(LEFT);
         let to = near(n + 1).unwrap_or(WIDTH - RIGHT);
-        reading(&mut out, (epoch, best == Some(i), named), lines, i, (from, x(epoch), to), &y);
+        reading(&mut out, (epoch, best == Some(i), named), lines, i, (from, axes.x(epoch), to), axes);
     }
     out + "</svg>\n</figure>\n"
 }
@@ -141,36 +141,42 @@ pub(super) fn grid_line(out: &mut String, at: f64, label: &str) {
     put!(out, "<text class=\"tick end\" x=\"{x}\" y=\"{y:.1}\">{label}</text>\n");
 }
 
-fn axes(
-    out: &mut String,
-    scale: &Scale,
-    y: &impl Fn(f64) -> f64,
+/// The axes of a chart: the scale of the values, and the first and the last epoch.
+struct Axes {
+    scale: Scale,
     first: u64,
     last: u64,
-    x: &impl Fn(u64) -> f64,
-) {
-    for &tick in &scale.ticks {
-        grid_line(out, y(tick), &text::tick(if tick.abs() < 1e-12 * scale.high.abs() { 0.0 } else { tick }));
-    }
-    let each = if last > first { nice((last - first) as f64 / 6.0).max(1.0) as u64 } else { 1 };
-    let mut epoch = first.div_ceil(each).saturating_mul(each);
-    while epoch <= last {
-        put!(out, "<text class=\"tick mid\" x=\"{:.1}\" y=\"{}\">{epoch}</text>\n", x(epoch), HEIGHT - 7.0);
-        epoch = match epoch.checked_add(each) {
-            Some(next) => next,
-            None => break,
+}
+
+impl Axes {
+    fn x(&self, epoch: u64) -> f64 {
+        let share = match self.last > self.first {
+            true => epoch.saturating_sub(self.first) as f64 / (self.last - self.first) as f64,
+            false => 0.5,
         };
+        LEFT + 6.0 + share * (WIDTH - LEFT - RIGHT - 12.0)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        TOP + (1.0 - self.scale.at(value)) * (HEIGHT - TOP - BOTTOM)
+    }
+
+    fn draw(&self, out: &mut String) {
+        for &tick in &self.scale.ticks {
+            let shown = if tick.abs() < 1e-12 * self.scale.high.abs() { 0.0 } else { tick };
+            grid_line(out, self.y(tick), &text::tick(shown));
+        }
+        let each = (nice((self.last - self.first) as f64 / 6.0).max(1.0) as u64).max(1);
+        let mut next = Some(self.first.div_ceil(each).saturating_mul(each));
+        while let Some(epoch) = next.filter(|epoch| *epoch <= self.last) {
+            let x = self.x(epoch);
+            put!(out, "<text class=\"tick mid\" x=\"{x:.1}\" y=\"{}\">{epoch}</text>\n", HEIGHT - 7.0);
+            next = epoch.checked_add(each);
+        }
     }
 }
 
-fn draw(
-    out: &mut String,
-    line: &Line<'_>,
-    keep: &[usize],
-    epochs: &[u64],
-    x: &impl Fn(u64) -> f64,
-    y: &impl Fn(f64) -> f64,
-) {
+fn draw(out: &mut String, line: &Line<'_>, keep: &[usize], epochs: &[u64], axes: &Axes) {
     let (mut path, mut pen, mut run) = (String::new(), false, 0);
     let mut lonely = Vec::new();
     let (mut last, mut missing) = ((0.0, 0.0), Vec::new());
@@ -178,12 +184,12 @@ fn draw(
         let Some(&epoch) = epochs.get(i) else { continue };
         match line.values.get(i).copied().flatten() {
             Some(value) if value.is_finite() => {
-                last = (x(epoch), y(value));
+                last = (axes.x(epoch), axes.y(value));
                 put!(path, "{}{:.1} {:.1}", if pen { "L" } else { "M" }, last.0, last.1);
                 (pen, run) = (true, run + 1);
                 continue;
             }
-            Some(_) => missing.push(x(epoch)),
+            Some(_) => missing.push(axes.x(epoch)),
             // An epoch without this score is skipped, and the line continues to the next epoch.
             None => continue,
         }
@@ -225,10 +231,9 @@ fn reading(
     (epoch, best, named): (u64, bool, bool),
     lines: &[Line<'_>],
     i: usize,
-    x: (f64, f64, f64),
-    y: &impl Fn(f64) -> f64,
+    (from, at, to): (f64, f64, f64),
+    axes: &Axes,
 ) {
-    let (from, at, to) = x;
     let (height, bottom) = (HEIGHT - TOP, HEIGHT - BOTTOM);
     put!(
         out,
@@ -252,7 +257,12 @@ fn reading(
     );
     put!(out, "<line class=\"cross\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>");
     for (line, value) in read.iter().filter(|(_, value)| value.is_finite()) {
-        put!(out, "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>", line.class, y(*value));
+        put!(
+            out,
+            "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
+            line.class,
+            axes.y(*value)
+        );
     }
     let text = if named { text } else { format!("epoch {epoch}") };
     put!(out, "<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0);

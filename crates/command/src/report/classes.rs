@@ -11,6 +11,8 @@ const CLASSES: usize = 30;
 const PAIRS: usize = 25;
 /// The maximum number of points in the chart of true and predicted numbers.
 const POINTS: usize = 1_000;
+/// The left and the upper edge of a square chart, and its side.
+const SQUARE: [f64; 3] = [46.0, 10.0, 240.0];
 
 /// Returns the confusion of classes as a matrix, or for many classes as a list of pairs; an empty string without texts.
 pub(super) fn confusion(confusion: &Confusion) -> String {
@@ -157,7 +159,7 @@ pub(super) fn numbers(of: &[[f64; 2]]) -> String {
         return String::new();
     }
     let scale = Scale::of(pairs.iter().flatten().copied());
-    let (left, top, side) = (46.0, 10.0, 240.0);
+    let [left, top, side] = SQUARE;
     let (x, y) = (|value| left + side * scale.at(value), |value| top + side * (1.0 - scale.at(value)));
     let error = pairs.iter().map(|[truth, found]| (truth - found).abs()).sum::<f64>() / pairs.len() as f64;
     let (texts, error) = (counted(pairs.len() as u64, "text", "texts"), number(error));
@@ -167,30 +169,11 @@ pub(super) fn numbers(of: &[[f64; 2]]) -> String {
         left + side + 12.0,
         top + side + 44.0
     );
-    let digits = scale.ticks.iter().map(|&at| tick(at).chars().count()).max().unwrap_or(1);
+    let ticks: Vec<(f64, String)> = scale.ticks.iter().map(|&at| (scale.at(at), tick(at))).collect();
+    let digits = ticks.iter().map(|(_, label)| label.chars().count()).max().unwrap_or(1);
     let room = side / scale.ticks.len().saturating_sub(1).max(1) as f64;
     let each = (digits as f64 * DIGIT / room).ceil().max(1.0) as usize;
-    for (i, &value) in scale.ticks.iter().enumerate() {
-        let (at, right) = (y(value), left + side);
-        put!(out, "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>");
-        put!(
-            out,
-            "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{}</text>\n",
-            left - 6.0,
-            at + 4.0,
-            tick(value)
-        );
-        if i % each == 0 {
-            let low = top + side + 18.0;
-            put!(out, "<text class=\"tick mid\" x=\"{:.1}\" y=\"{low}\">{}</text>\n", x(value), tick(value));
-        }
-    }
-    put!(
-        out,
-        "<line class=\"even\" x1=\"{left}\" y1=\"{}\" x2=\"{}\" y2=\"{top}\"/>\n",
-        top + side,
-        left + side
-    );
+    square(&mut out, &ticks, each, top + side + 18.0);
     for [truth, found] in pairs.iter().step_by(pairs.len().div_ceil(POINTS)) {
         put!(
             out,
@@ -213,6 +196,22 @@ pub(super) fn numbers(of: &[[f64; 2]]) -> String {
     out
 }
 
+/// Writes the grid of a square chart whose two axes are equal, with the labels of the ticks, and the diagonal. The bottom axis,
+/// at the height `low`, has the label of one in `each` ticks.
+fn square(out: &mut String, ticks: &[(f64, String)], each: usize, low: f64) {
+    let [left, top, side] = SQUARE;
+    let (right, bottom) = (left + side, top + side);
+    for (i, (share, label)) in ticks.iter().enumerate() {
+        let (x, y) = (left + side * share, bottom - side * share);
+        put!(out, "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>");
+        put!(out, "<text class=\"tick end\" x=\"{}\" y=\"{:.1}\">{label}</text>\n", left - 6.0, y + 4.0);
+        if i % each == 0 {
+            put!(out, "<text class=\"tick mid\" x=\"{x:.1}\" y=\"{low}\">{label}</text>\n");
+        }
+    }
+    put!(out, "<line class=\"even\" x1=\"{left}\" y1=\"{bottom}\" x2=\"{right}\" y2=\"{top}\"/>\n");
+}
+
 /// Returns the expected calibration error: over all bins, the mean absolute difference between the predicted probability and
 /// the share of right answers. Each bin is weighted by its number of predictions. Returns `None` if there are no
 /// predictions.
@@ -227,7 +226,7 @@ fn calibration_error(bins: &[Bin]) -> Option<f64> {
 /// bin.
 pub(super) fn calibration(bins: &[Bin]) -> String {
     let Some(error) = calibration_error(bins) else { return String::new() };
-    let (left, top, side, foot) = (46.0, 10.0, 240.0, 44.0);
+    let ([left, top, side], foot) = (SQUARE, 44.0);
     let (width, height) = (left + side + 12.0, top + side + foot + 34.0);
     let finite = |b: &&Bin| b.count > 0 && b.confidence.is_finite() && b.accuracy.is_finite();
     let x = |share: f64| left + side * share.clamp(0.0, 1.0);
@@ -238,20 +237,8 @@ pub(super) fn calibration(bins: &[Bin]) -> String {
          aria-label=\"Share of right answers by stated probability. Expected calibration error {}.\">\n",
         number(error)
     );
-    for tick in [0.0, 0.25, 0.5, 0.75, 1.0] {
-        let (at, right, low) = (y(tick), left + side, top + side + foot + 14.0);
-        put!(out, "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at}\" y2=\"{at}\"/>");
-        put!(out, "<text class=\"tick end\" x=\"{}\" y=\"{}\">{}</text>", left - 6.0, at + 4.0, number(tick));
-        put!(out, "<text class=\"tick mid\" x=\"{}\" y=\"{low}\">{}</text>\n", x(tick), number(tick));
-    }
-    put!(
-        out,
-        "<line class=\"even\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>\n",
-        x(0.0),
-        y(0.0),
-        x(1.0),
-        y(1.0)
-    );
+    let ticks = [0.0, 0.25, 0.5, 0.75, 1.0].map(|share| (share, number(share)));
+    square(&mut out, &ticks, 1, top + side + foot + 14.0);
     let mut path = String::new();
     for bin in bins.iter().filter(finite) {
         let pen = if path.is_empty() { "M" } else { "L" };

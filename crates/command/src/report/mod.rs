@@ -24,7 +24,7 @@ pub(crate) use page::{Bin, Epoch, Errors, Example, Lengths, Mistake, OperatorTim
 pub(crate) use several::{Run, SeveralRuns, several};
 
 use frame::{foot, head};
-use text::{cut, put};
+use text::{cut, section};
 pub(super) use text::{escape, number};
 
 /// The maximum number of characters of the configuration that the report shows.
@@ -54,21 +54,17 @@ pub(crate) fn html(page: &Page) -> String {
     if !cards.is_empty() {
         let (names, cards): (Vec<&str>, Vec<String>) = cards.into_iter().unzip();
         let names = text::begun(&names.join(", "));
-        put!(
-            out,
-            "<section aria-labelledby=\"more\">\n<h2 id=\"more\">{names}</h2>\n<div class=\"cards\">\n{}</div>\n</section>\n",
-            cards.concat()
-        );
+        out += &section("more", &names, &format!("<div class=\"cards\">\n{}</div>\n", cards.concat()));
     }
     out.push_str(&samples::mistakes(&page.mistakes, &page.mistakes_of));
     out.push_str(&samples::examples(&page.examples, &page.examples_of));
     if !page.config.is_empty() {
-        put!(
-            out,
-            "<section aria-labelledby=\"config\">\n<h2 id=\"config\">Configuration</h2>\n<details>\n<summary>All settings, those that \
-             were left out included</summary>\n<pre tabindex=\"0\"><code>{}</code></pre>\n</details>\n</section>\n",
+        let body = format!(
+            "<details>\n<summary>All settings, those that were left out included</summary>\n\
+             <pre tabindex=\"0\"><code>{}</code></pre>\n</details>\n",
             cut(&page.config, CONFIG)
         );
+        out += &section("config", "Configuration", &body);
     }
     foot(&mut out);
     out

@@ -11,7 +11,7 @@ use super::curves::value;
 use super::frame::{foot, head};
 use super::page::{ClassRow, Epoch, Page, Score, TestScores};
 use super::tables::ROWS;
-use super::text::{END, LABEL, boxed, count, counted, cut, label, number, put, row};
+use super::text::{END, LABEL, boxed, count, counted, cut, label, number, put, row, section};
 use crate::scores::distinct;
 
 /// The number of line colours; the lines of further runs reuse the colours and are dashed.
@@ -76,10 +76,8 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
     let errors = runs.iter().filter_map(|run| Some((run.tested.as_ref()?.errors.as_ref()?, &run.name)));
     let errors: String = errors.map(|(errors, name)| bars::errors(errors, name)).collect();
     if !errors.is_empty() {
-        put!(
-            out,
-            "<section aria-labelledby=\"errors\">\n<h2 id=\"errors\">Errors by length</h2>\n<div class=\"cards\">\n{errors}</div>\n</section>\n"
-        );
+        let body = format!("<div class=\"cards\">\n{errors}</div>\n");
+        out += &section("errors", "Errors by length", &body);
     }
     foot(&mut out);
     out
@@ -135,12 +133,11 @@ fn curves(out: &mut String, runs: &[Run]) {
             cards.push_str(&chart::overlay(&title, &epochs, &lines));
         }
     }
-    out.push_str("<section aria-labelledby=\"curves\">\n<h2 id=\"curves\">Training</h2>\n");
-    match cards.is_empty() {
-        true => out.push_str("<p class=\"note\">No epoch was trained.</p>\n"),
-        false => put!(out, "<div class=\"cards\">\n{cards}</div>\n"),
-    }
-    out.push_str("</section>\n");
+    let body = match cards.is_empty() {
+        true => "<p class=\"note\">No epoch was trained.</p>\n".to_owned(),
+        false => format!("<div class=\"cards\">\n{cards}</div>\n"),
+    };
+    *out += &section("curves", "Training", &body);
 }
 
 fn scores(out: &mut String, runs: &[Run]) {
@@ -191,19 +188,19 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     if runs.len() < 2 {
         return;
     }
-    out.push_str("<section aria-labelledby=\"settings\">\n<h2 id=\"settings\">Settings that differ</h2>\n");
+    let mut body = String::new();
     if settings.is_empty() {
-        out.push_str("<p class=\"note\">None: the configs are equal.</p>\n</section>\n");
-        return;
+        body.push_str("<p class=\"note\">None: the configs are equal.</p>\n");
+    } else {
+        boxed(&mut body, "Settings that differ", "scores beside", heads("setting", runs));
+        for (key, values) in settings {
+            put!(body, "<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL));
+            values.iter().for_each(|value| put!(body, "<td class=\"set\">{}</td>", cut(value, LABEL)));
+            body.push_str("</tr>\n");
+        }
+        body.push_str(END);
     }
-    boxed(out, "Settings that differ", "scores beside", heads("setting", runs));
-    for (key, values) in settings {
-        put!(out, "<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL));
-        values.iter().for_each(|value| put!(out, "<td class=\"set\">{}</td>", cut(value, LABEL)));
-        out.push_str("</tr>\n");
-    }
-    out.push_str(END);
-    out.push_str("</section>\n");
+    *out += &section("settings", "Settings that differ", &body);
 }
 
 /// Writes one table per kind of classes, with the F1 of each class in every run that has the class.
@@ -227,10 +224,7 @@ fn classes<'a>(out: &mut String, runs: &'a [Run]) {
         f1(&mut sections, of, &of_all(of));
     }
     if !sections.is_empty() {
-        put!(
-            out,
-            "<section aria-labelledby=\"classes\">\n<h2 id=\"classes\">F1 of each class of the test set</h2>\n{sections}</section>\n"
-        );
+        *out += &section("classes", "F1 of each class of the test set", &sections);
     }
 }
 

@@ -91,6 +91,11 @@ pub(super) fn row(out: &mut String, heading: &str, cells: impl IntoIterator<Item
     out.push_str("</tr>\n");
 }
 
+/// Returns a section of the page; `body` is HTML.
+pub(super) fn section(id: &str, title: &str, body: &str) -> String {
+    format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{title}</h2>\n{body}</section>\n")
+}
+
 pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 
 /// Formats a number with four significant digits, as in `0.4217`, `13.25`, `1,234` or `3.2e-5`.

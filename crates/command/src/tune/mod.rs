@@ -18,7 +18,6 @@ use unpadded_text::text_of_path;
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
-use super::findings::TrainingFacts;
 use super::outcome::{Ending, Outcome, UsageError, bad, plain, word};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
@@ -287,14 +286,13 @@ impl Search<'_> {
         let left = (self.state.budget - self.before).max(0.0);
         let deadline = Duration::try_from_secs_f64(left).ok().and_then(|left| self.begun.checked_add(left));
         let training = Training { config: &config, folder: &folder, resumes, quiet: true, deadline };
-        let (trainer, data, facts) = parts(prepared);
         let epochs = rung.checked_sub(1).and_then(|at| self.state.rungs.get(at)).copied();
-        let fitted =
-            training.fit(trainer, &data, &facts, epochs.unwrap_or(config.training.epochs), &mut None)?;
-        let (ended, better) = (fitted.report.ended, fitted.report.best.and(facts.better));
+        let mut fitted = training.fit(prepared, epochs.unwrap_or(config.training.epochs), &mut None)?;
+        let (ended, better) = (fitted.report.ended, fitted.report.best.and(fitted.facts.better));
+        fitted.facts.test = None;
         let whole = ended == StopReason::Done && fitted.report.epochs >= config.training.epochs;
         let report = match whole || ended == StopReason::Early {
-            true => training.finish(fitted, TrainingFacts { test: None, ..facts })?.report,
+            true => training.finish(fitted)?.report,
             false => fitted.report,
         };
         Ok((report, better))
