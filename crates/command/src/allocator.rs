@@ -63,8 +63,7 @@ enum Shortage {
     Library,
 }
 
-/// Writes the message about a refusal to standard error, and ends the process with exit code 1. If several threads call this
-/// function, the first call writes.
+/// Writes the message about a refusal, of the first thread only, and ends the process with exit code 1.
 fn end(shortage: Shortage) -> ! {
     static ENDS: AtomicBool = AtomicBool::new(false);
     if ENDS.swap(true, Ordering::Relaxed) {
@@ -208,8 +207,7 @@ fn is_refusal(panic: &PanicHookInfo<'_>) -> bool {
     !text.starts_with("failed printing to") && names_refusal(text)
 }
 
-/// Returns whether a text contains the system's error for a lack of threads (EAGAIN) or of memory (ENOMEM). The standard
-/// library writes the number of the error in two forms.
+/// Returns whether a text has the error number of EAGAIN or ENOMEM, which the standard library writes in two forms.
 fn names_refusal(text: &str) -> bool {
     let again = if cfg!(target_os = "linux") { 11 } else { 35 };
     [again, 12].iter().any(|code| {

@@ -9,7 +9,7 @@ use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
 use unpadded_text::text_of_path;
 
 use super::model_choice::{ModelChoice, ThreadCount};
-use super::on_file::{OnFile, answers};
+use super::on_file::{OnFile, answers, unanswered};
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
 use super::request::whole;
@@ -35,8 +35,7 @@ struct Tally<'a> {
 }
 
 impl Lines {
-    /// Answers the lines of standard input in batches. A line without an answer gets an empty line, or,
-    /// with `--json`, an object with the field `error`.
+    /// Answers lines of standard input; a line without an answer gets an empty line, or with `--json` the field `error`.
     fn answer(
         &self,
         batch: AnswerBatch,
@@ -68,10 +67,7 @@ impl Lines {
             Ok(())
         })?;
         terminal::say_empty(done.empty, done.lines, "lines");
-        match done {
-            Tally { failed: 0, .. } => Ok(Ending::Done),
-            Tally { failed, lines, .. } => Err(format!("{failed} of {lines} lines have no answer").into()),
-        }
+        unanswered(done.failed, done.lines, "lines")
     }
 }
 
@@ -153,8 +149,7 @@ fn size(text: &str) -> Result<ByteSize, String> {
 }
 
 impl Predict {
-    /// Loads the model; with `--ensemble`, loads several models as one. Also returns the path of the file of records; `None`
-    /// if the records are lines of standard input.
+    /// Loads the model, or the ensemble; also returns the path of the records; `None` for lines of standard input.
     fn model(&self) -> Outcome<(Model, Option<String>)> {
         if !self.ensemble {
             if self.file.len() > 1 {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::Value;
-use unpadded::executor::Rates;
+use unpadded::executor::{Entry, Rates};
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded_recipes::{Model, Preparation, prepare};
 
@@ -21,8 +21,7 @@ use super::{json, memory};
 const ROUNDS: usize = 5;
 /// The number of warm-up steps before the measurements.
 const WARM: u64 = 5;
-/// The maximum numbers of held-out texts for measuring prediction: `ASKED` for one call with all texts, `ALONE` for calls
-/// with one text each.
+/// The maximum numbers of held-out texts that are predicted in one call (`ASKED`), and one by one (`ALONE`).
 const ASKED: usize = 1_000;
 const ALONE: usize = 200;
 /// The maximum number of operators in the printed table.
@@ -133,15 +132,14 @@ impl Bench {
 
         let threads = profile.as_ref().map_or(1, |profile| profile.threads);
         let rates = Rates::of(threads);
-        let mut operators: Vec<(String, f64, String)> = Vec::new();
-        if let Some(profile) = &profile {
-            let whole: Duration = profile.entries.iter().map(|entry| entry.time).sum();
-            for entry in profile.entries.iter().take(NAMED) {
-                let share = entry.time.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
-                let bound = entry.bound(&rates).map_or_else(String::new, |bound| bound.to_string());
-                operators.push((entry.operator.clone(), share, bound));
-            }
-        }
+        let entries = profile.map(|profile| profile.entries).unwrap_or_default();
+        let whole: Duration = entries.iter().map(|entry| entry.time).sum();
+        let of = |entry: &Entry| {
+            let share = entry.time.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
+            let bound = entry.bound(&rates).map_or_else(String::new, |bound| bound.to_string());
+            (entry.operator.clone(), share, bound)
+        };
+        let operators: Vec<(String, f64, String)> = entries.iter().take(NAMED).map(of).collect();
         console.object(|| {
             let named = |(name, share, bound): &(String, f64, String)| {
                 json::object([
@@ -191,8 +189,7 @@ impl Bench {
     }
 }
 
-/// Measures the number of texts per second in one call for all texts, and the milliseconds for one text alone; `None` if
-/// there are no texts.
+/// Measures the texts per second in one call, and the milliseconds for one text alone; `None` without texts.
 fn answer_speed(model: &Model, texts: &[&str]) -> Outcome<(Option<Measured>, Option<Measured>)> {
     if texts.is_empty() {
         return Ok((None, None));

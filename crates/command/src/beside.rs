@@ -58,8 +58,7 @@ impl Report {
     }
 }
 
-/// Returns the settings that differ between the configs; each setting has its value in every config. The path of the test
-/// file (`data.test`) is left out.
+/// Returns the settings that differ between the configs, except the path of the test file.
 pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
     let keys = configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string());
     let keys = distinct(keys.filter(|key| key != "data.test"));
@@ -99,8 +98,7 @@ fn read(folder: &Path) -> Outcome<(Config, Run)> {
     Ok((config, run))
 }
 
-/// Returns the units of a run's metrics, from its checkpoint. If no checkpoint can be read, prints a warning and returns no
-/// units.
+/// Returns the units of a run's metrics from its checkpoint; without a readable checkpoint, warns and returns none.
 fn units(folder: &Path) -> Vec<(String, Unit)> {
     let Some(checkpoint) = run::checkpoint(folder).ok().and_then(|path| Checkpoint::load(path).ok()) else {
         let run = folder.display();
@@ -124,8 +122,7 @@ fn scores(path: &Path) -> Outcome<TestScores> {
     TestScores::of(&object).or_else(|e| bad(format!("{}: {e}; `train --test` writes it", path.display())))
 }
 
-/// Parses the epochs from the file metrics.jsonl. A last line without a line end is skipped, since a training may still be
-/// writing the line.
+/// Parses metrics.jsonl; a last line without a line end is skipped, since a training may still be writing it.
 fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
     let text = text(path)?;
     let whole = text.rfind('\n').and_then(|end| text.get(..end)).unwrap_or_default();

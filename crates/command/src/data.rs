@@ -175,8 +175,7 @@ fn skip_json(report: &SkipReport) -> Value {
 /// The largest training step over some texts.
 struct LargestStep {
     memory: MemoryUse,
-    /// The numbers of the texts in the training part, counted from 0; `None` for a language model, whose batches are windows of
-    /// one long text.
+    /// The numbers of the texts in the training part, from 0; `None` for a language model, whose batches are windows.
     texts: Option<Range<usize>>,
     /// The memory limit of the training in bytes.
     limit: u64,

@@ -21,8 +21,7 @@ impl Events {
     /// The suffix of the names of event files that this program writes.
     pub(crate) const ENDING: &str = ".unpadded";
 
-    /// Creates an event file in `folder`; creates the folder if it does not exist. Existing event files are kept:
-    /// TensorBoard reads all event files of a folder as one training.
+    /// Creates an event file. TensorBoard reads all event files of a folder as one training, so others are kept.
     pub(crate) fn create(folder: &Path) -> io::Result<Events> {
         fs::create_dir_all(folder)?;
         let (now, host, process) = (since_1970(), host(), std::process::id());
@@ -43,8 +42,7 @@ impl Events {
         Ok(events)
     }
 
-    /// Writes a number for a step; TensorBoard shows the number in its tab Scalars. TensorBoard groups tags such as
-    /// `loss/train` by the text before the `/`. The file stores the number as f32.
+    /// Writes a number, as f32, for a step. TensorBoard groups tags such as `loss/train` by the text before the `/`.
     pub(crate) fn scalar(&mut self, step: u64, tag: &str, value: f64) -> io::Result<()> {
         self.value(step, tag, |entry| entry.f32(2, value as f32))
     }
@@ -150,8 +148,7 @@ impl Message {
     }
 }
 
-/// Computes the checksum CRC-32C (Castagnoli) with reversed bit order. The crate `crc32fast`, which checkpoints use,
-/// computes a CRC with another polynomial.
+/// Computes the checksum CRC-32C (Castagnoli); the crate `crc32fast` has another polynomial.
 fn crc32c(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];

@@ -8,8 +8,7 @@ use unpadded_text::QuestionKind;
 
 use super::outcome::{Outcome, UsageError, bad, plain, word};
 
-/// Loads the config of a run folder, to resume its training. An empty or truncated config is an error, since the training
-/// would otherwise continue with default settings.
+/// Loads the config of a run folder, to resume its training; refuses a truncated config, which would set defaults.
 pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
     let path = super::run::config(folder);
     let config = super::run::load_config(folder)?;
@@ -58,12 +57,10 @@ pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     Ok(config)
 }
 
-/// The settings in `[data]` that only a training uses, such as `train` and `hold_out`; `--set` cannot change them for a
-/// trained model.
+/// The settings in `[data]` that only a training uses, so that `--set` cannot change them for a trained model.
 const OF_TRAINING: [&str; 7] = ["train", "dev", "test", "hold_out", "fold", "target", "phrases"];
 
-/// Sets the value of a flag `--set name=value` in a config. Any value except a number, a list, `true` and `false` is a
-/// text.
+/// Sets a flag `--set name=value`; any value except a number, a list, `true` and `false` is a text.
 pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     let Some((name, text)) = flag.split_once('=') else {
         return bad(format!("--set {flag}: expected name=value, as model.hidden=256, got no `=`"));

@@ -29,8 +29,7 @@ pub(crate) struct TrainingFacts {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
     pub(crate) unit: Unit,
-    /// Whether higher or lower values are better, for the metric that selects the best epoch; `None` if the trainer has no
-    /// such metric.
+    /// Whether higher or lower values of the metric are better; `None` if the trainer has no such metric.
     pub(crate) better: Option<Better>,
     /// The path of the test set; `None` without a test set.
     pub(crate) test: Option<PathBuf>,
@@ -49,8 +48,7 @@ pub(crate) struct ScoredTraining {
     /// The value, in the best epoch, of the metric that selects this epoch; NaN if no epoch was selected.
     pub(crate) value: f64,
     pub(crate) profile: Option<Profile>,
-    /// The scores of the held-out texts, and these scores as the JSON object in held_out.json; `None` for models that write
-    /// texts, since decoding is slow.
+    /// The scores of the held-out texts, and the object in held_out.json; `None` for models that write texts.
     pub(crate) held: Option<(Evaluation, Value)>,
     /// The scores of the test set, and these scores as the JSON object in test.json; `None` without a test set.
     pub(crate) tested: Option<(Evaluation, Value)>,
@@ -115,8 +113,9 @@ impl ScoredTraining {
         let score = page.tested.as_ref().and_then(|tested| tested.get(metric));
         page.facts.extend(score.map(|score| (format!("test {metric}"), score.shown())));
         let cases = &held_out.cases[..];
+        let truth = cases.first().map(|case| &case.truth);
         if !lengths.is_empty() {
-            let of = match cases.first().map(|case| &case.truth) {
+            let of = match truth {
                 Some(Truth::Tags(..)) => ["training texts", "words"],
                 _ if model.tokenizer().is_none() => ["training rows", "features"],
                 Some(Truth::Texts(_)) => ["source texts of the training", "tokens"],
@@ -125,7 +124,7 @@ impl ScoredTraining {
             page.lengths =
                 Some(Lengths { of, lengths: lengths.clone(), tokens: report.tokens, padded: report.padded });
         }
-        let most = match cases.first().map(|case| &case.truth) {
+        let most = match truth {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
             // Beam search is slow, so at most `TRANSLATED` texts are translated.
             Some(Truth::Texts(_)) if page.tested.is_none() => TRANSLATED,
@@ -139,13 +138,9 @@ impl ScoredTraining {
             let errors = errors(model, asked, &answers);
             page.errors = errors.map(|of| Errors::of(&by_length(&of))).transpose()?;
         }
-        page.examples = asked
-            .iter()
-            .zip(&answers)
-            .filter_map(|(case, answer)| example(case, answer))
-            .take(SHOWN)
-            .collect();
-        if matches!(cases.first().map(|case| &case.truth), Some(Truth::Texts(_))) {
+        let examples = asked.iter().zip(&answers).filter_map(|(case, answer)| example(case, answer));
+        page.examples = examples.take(SHOWN).collect();
+        if matches!(truth, Some(Truth::Texts(_))) {
             page.examples_of = match &page.tested {
                 Some(tested) => {
                     page.examples = tested.examples.clone();
@@ -268,8 +263,7 @@ fn thresholds(answers: &[Answer], checkpoint: &Checkpoint) -> Vec<(String, f64)>
     all.iter().map(|(label, _)| label.clone()).zip(thresholds).collect()
 }
 
-/// Adds the worst errors of a classifier to the page. The texts of a record are shown one by one, with the weights of their
-/// words if the model predicts one label.
+/// Adds the worst errors of a classifier; if it predicts one label, with the weights of the words.
 fn mistakes(
     page: &mut Page,
     cases: &[Case],
@@ -357,8 +351,7 @@ fn mistake(case: &Case, answer: &Answer, thresholds: &[(String, f64)]) -> Option
     }
 }
 
-/// Returns a text and the model's answer as an example for the report; `None` if the report shows no examples of this kind
-/// of answer.
+/// Returns an example for the report; `None` if the report shows no examples of this kind of answer.
 fn example(case: &Case, answer: &Answer) -> Option<Example> {
     match (&case.truth, answer) {
         (Truth::Tags(truth, _), Answer::Tags { words, tags, .. }) => {

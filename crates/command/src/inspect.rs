@@ -35,8 +35,7 @@ pub(crate) struct Inspect {
     console: Console,
 }
 
-/// Returns the kinds of update operators in the program with their counts, and the total size of the optimizer's state
-/// variables.
+/// Returns the kinds of update operators with their counts, and the size of the optimizer's state.
 fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     let mut kinds: Vec<(&str, usize)> = Vec::new();
     for op in checkpoint.program.ops() {
@@ -54,8 +53,7 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
-/// Describes the matrix products of a model that does not compute all of them in f32: the training `of`, and the checkpoint that
-/// predicts.
+/// Describes matrix products that are not all in f32: of the training `of`, and of the checkpoint that predicts.
 fn precision(of: &Checkpoint, checkpoint: &Checkpoint) -> Option<String> {
     let coded = checkpoint.tensors.iter().filter(|(_, value)| value.dtype() == DType::I8).count();
     let mut ops = checkpoint.program.ops();
@@ -100,11 +98,8 @@ impl Inspect {
         }
         // A checkpoint for inference has no history of epochs. In a run folder, the history is read from the training
         // checkpoint.
-        let beside = self.which.path.is_dir().then(|| super::run::last(&self.which.path));
-        let training = match beside {
-            Some(path) if path.is_file() => Some(Checkpoint::load(path)?),
-            _ => None,
-        };
+        let beside = super::run::last(&self.which.path);
+        let training = if beside.is_file() { Some(Checkpoint::load(beside)?) } else { None };
         let of = training.as_ref().unwrap_or(&checkpoint);
         let sizes: Vec<(&str, Vec<usize>, usize)> = checkpoint
             .program
@@ -140,13 +135,10 @@ impl Inspect {
             ]))?;
             return Ok(Ending::Done);
         }
-        let task = checkpoint
-            .notes
-            .get("task")
-            .or(checkpoint.notes.get("model"))
-            .map_or("a program of its own", |t| t);
-        let purpose =
-            if checkpoint.purpose == Purpose::Inference { "to predict with" } else { "a whole training" };
+        let task = ["task", "model"].iter().find_map(|name| checkpoint.notes.get(*name));
+        let task = task.map_or("a program of its own", |task| task);
+        let predicts = checkpoint.purpose == Purpose::Inference;
+        let purpose = if predicts { "to predict with" } else { "a whole training" };
         terminal::print(format!("{task}, {purpose}"))?;
         let operators: usize = checkpoint.program.blocks().map(|(_, block)| block.ops.len()).sum();
         let memory = MemoryUse::of_program(&of.program);
@@ -183,12 +175,8 @@ impl Inspect {
         if of.position.step > 0 {
             terminal::print(format!("trained: {} epochs, {} steps", of.position.epoch, of.position.step))?;
         }
-        let names = of
-            .history
-            .first()
-            .map(|epoch| epoch.dev.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>());
-        for name in names.unwrap_or_default() {
-            let curve: Vec<f64> = of.history.iter().filter_map(|epoch| epoch.dev(&name)).collect();
+        for (name, _) in of.history.first().into_iter().flat_map(|epoch| &epoch.dev) {
+            let curve: Vec<f64> = of.history.iter().filter_map(|epoch| epoch.dev(name)).collect();
             let [first, last] = [curve.first(), curve.last()].map(|x| x.copied().unwrap_or(f64::NAN));
             terminal::print(format!("held-out {name}: {} {first:.4} to {last:.4}", sparkline(&curve)))?;
         }

@@ -1,36 +1,49 @@
 //! Handling of signals outside of a training: while an output file is written, the first signal ends the command after its
 //! temporary file is removed; while a test file is scored, it ends the command with a message.
 
+use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use signal_hook::{flag, low_level};
+use signal_hook::{SigId, flag, low_level};
 use unpadded::train::{catch_interrupts, interrupt_signals};
 
 use super::outcome::{self, Outcome};
 use super::terminal;
 
-/// The number of the received signal; 0 if no signal was received.
-pub(super) struct Interrupts(Arc<AtomicUsize>);
+/// A guard that catches signals: the first signal is recorded, and a second signal ends the program at once.
+pub(super) struct Interrupts {
+    /// The number of the first signal; 0 if no signal was received.
+    first: Arc<AtomicUsize>,
+    handlers: Vec<SigId>,
+    /// This guard also turns off the handlers of a training that has ended, which would end the program without a message.
+    _caught: Box<dyn Any>,
+}
 
 impl Interrupts {
-    /// Catches signals until the program ends: the first signal is recorded, and a second signal ends the program at once.
     pub(super) fn catch() -> Outcome<Self> {
-        let (came, first) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let (first, _caught) = (Arc::new(AtomicUsize::new(0)), Box::new(catch_interrupts(&Arc::default())));
+        let mut caught = Self { first, handlers: Vec::new(), _caught };
         for signal in interrupt_signals() {
-            // The order of the first two actions matters. The first action ends the program if the flag `came` is set, and
-            // the second action sets this flag; in the other order, the first signal would already end the program.
-            flag::register_conditional_shutdown(signal, 128 + signal, came.clone())?;
-            flag::register(signal, came.clone())?;
-            flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?;
+            let number = usize::try_from(signal)?;
+            caught.handlers.push(flag::register_usize(signal, caught.first.clone(), number)?);
         }
-        Ok(Self(first))
+        Ok(caught)
     }
 
+    /// Returns the number of the received signal; `None` if no signal was received.
     pub(super) fn signal(&self) -> Option<u8> {
-        u8::try_from(self.0.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
+        u8::try_from(self.first.load(Ordering::SeqCst)).ok().filter(|&signal| signal > 0)
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        for handler in self.handlers.drain(..) {
+            low_level::unregister(handler);
+        }
     }
 }
 
@@ -42,16 +55,9 @@ pub(super) fn until_signal<T: Send>(
     work: impl FnOnce() -> T + Send,
 ) -> Outcome<T> {
     const EACH: Duration = Duration::from_millis(50);
-    let (came, first) = (Arc::default(), Arc::new(AtomicUsize::new(0)));
-    // This guard also turns off the handlers of a training that has ended, which would end the program without a message. A
-    // second signal ends the program at once.
-    let _caught = catch_interrupts(&came);
-    let mut handlers = Vec::new();
-    for signal in interrupt_signals() {
-        handlers.push(flag::register_usize(signal, first.clone(), usize::try_from(signal)?)?);
-    }
+    let interrupts = Interrupts::catch()?;
     let (running, ended) = channel::<()>();
-    let done = std::thread::scope(|scope| -> Outcome<T> {
+    std::thread::scope(|scope| {
         let work = move || {
             let _running = running;
             work()
@@ -60,22 +66,17 @@ pub(super) fn until_signal<T: Send>(
         loop {
             let works = ended.recv_timeout(EACH) == Err(RecvTimeoutError::Timeout);
             // A signal since the last look is reported even if the work has ended.
-            let signal = first.load(Ordering::SeqCst);
-            if signal > 0 {
+            if let Some(signal) = interrupts.signal() {
                 terminal::say(said);
                 if let Err(e) = end() {
                     terminal::say(format!("warning: the report is not written: {}", outcome::said(&*e)));
                 }
-                std::process::exit(128 + i32::try_from(signal).unwrap_or_default());
+                std::process::exit(128 + i32::from(signal));
             }
             if !works {
                 break;
             }
         }
         Ok(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    });
-    for handler in handlers {
-        low_level::unregister(handler);
-    }
-    done
+    })
 }

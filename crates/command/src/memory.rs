@@ -13,8 +13,7 @@ pub(super) fn megabytes(bytes: usize) -> String {
     }
 }
 
-/// Returns the memory that a step takes in addition to the model and the data: values and gradients, packed weights, scratch
-/// memory, and the batch.
+/// Returns the memory of a step in addition to the model and the data: values, gradients, packed weights, scratch.
 pub(super) fn of_step(memory: &MemoryUse) -> usize {
     memory.total() - memory.parameters - memory.state - memory.data
 }

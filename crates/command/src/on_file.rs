@@ -100,8 +100,7 @@ impl OnFile<'_> {
         self.output.map_or_else(|| plain(e), |path| format!("{}: {}", path.display(), plain(e)))
     }
 
-    /// Adds the advice to give only the file of source texts, if the path of the failed input names two files with parallel
-    /// lines.
+    /// Adds the advice to give only the file of source texts, if the path names two files with parallel lines.
     fn advised(&self, error: Error) -> Error {
         let parts = self.path.split_once('{').zip(self.path.rsplit_once('}'));
         let Some(((before, _), (inside, behind))) = parts else { return error };
@@ -140,6 +139,15 @@ pub(super) fn answers(
             };
             texts.iter().enumerate().map(alone).collect()
         }
+    }
+}
+
+/// Returns an error if records have no answer; `what` names the records.
+pub(super) fn unanswered(failed: u64, all: u64, what: &str) -> Outcome<Ending> {
+    if failed == 0 {
+        Ok(Ending::Done)
+    } else {
+        Err(format!("{failed} of {all} {what} have no answer").into())
     }
 }
 
@@ -239,9 +247,6 @@ impl<'a> AnswerProgress<'a> {
                 .inspect(|output| terminal::say(format!("{}: {}", text_of_path(output), self.rate())));
             terminal::say_empty(self.empty, self.records, "records");
         }
-        match self.failed {
-            0 => Ok(Ending::Done),
-            failed => Err(format!("{failed} of {} records have no answer", self.records).into()),
-        }
+        unanswered(self.failed, self.records, "records")
     }
 }

@@ -54,8 +54,7 @@ pub(crate) fn fresh(path: &std::path::Path) -> Outcome<()> {
     bad(format!("{}: expected the name of a new file, got {got}", path.display()))
 }
 
-/// Returns the outcome of writing a file. If the file cannot be written, the command has failed; any other error shows an
-/// invalid request.
+/// Returns the outcome of writing a file: an error of the system is a failure, any other error an invalid request.
 pub(crate) fn written<T>(outcome: unpadded::Result<T>) -> Outcome<T> {
     match outcome {
         Err(e) if e.kind() == unpadded::ErrorKind::Io => Err(e.into()),

@@ -41,8 +41,7 @@ pub(super) fn check_ending(path: &Path, input: &str, read: &ReadOptions) -> Outc
     }
 }
 
-/// Returns the paths that an input name may refer to: the whole name, and, for a name such as `some.zip!a.csv`, the archive
-/// before each `!`.
+/// Returns the files of an input name: the whole name, or each archive in a name such as `some.zip!a.csv`.
 fn read_files(input: &str) -> impl Iterator<Item = PathBuf> {
     let whole = path_of_text(input).exists();
     let before = input.match_indices('!').filter_map(move |(at, _)| input.get(..at).filter(|_| !whole));
@@ -145,8 +144,7 @@ pub(super) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes a file atomically, through the temporary file `temporary`. A temporary file that a killed process has left is
-/// replaced.
+/// Writes a file atomically; a temporary file that a killed process has left is replaced.
 pub(super) fn replace(path: &Path, temporary: PathBuf, text: &str) -> io::Result<()> {
     check_plain(path)?;
     NewFile { file: create(&temporary)?, path: path.to_owned(), temporary }.write(text)

@@ -17,29 +17,20 @@ const LAUNCHERS: [[&str; 2]; 3] = [
     ["SLURM_STEP_NUM_TASKS", "PMIX_RANK"],            // `srun --mpi=pmix`
 ];
 
-/// The time that a failed process waits for rank 0 to report the error; after this time, the process reports its error
-/// itself.
+/// The time that a failed process waits for rank 0 to report the error, before it reports the error itself.
 const FIRST: Duration = Duration::from_secs(2);
 
-/// The rank of this process, and the number of processes that a launcher started.
-#[derive(Clone, Copy)]
-pub(super) struct LaunchedProcess {
-    pub(super) rank: usize,
-    pub(super) size: usize,
-}
-
-pub(super) fn launched() -> Option<LaunchedProcess> {
+/// Returns the number of processes that a launcher started, and the rank of this process; `None` for a single process.
+fn launched() -> Option<[usize; 2]> {
     let number = |name: &str| std::env::var(name).ok()?.trim().parse().ok();
-    let found = LAUNCHERS
-        .iter()
-        .find_map(|[size, rank]| Some(LaunchedProcess { size: number(size)?, rank: number(rank)? }));
-    found.filter(|launched| launched.size > 1)
+    let found = LAUNCHERS.iter().find_map(|[size, rank]| Some([number(size)?, number(rank)?]));
+    found.filter(|[size, _]| *size > 1)
 }
 
 /// Returns an error if a launcher started several processes, since each process would write the same output.
 pub(super) fn alone() -> Outcome<()> {
     match launched() {
-        Some(LaunchedProcess { size, .. }) => bad(format!(
+        Some([size, _]) => bad(format!(
             "processes: expected 1, since only `train` runs on several processes, got {size}; start this command without `mpirun` or `srun`"
         )),
         None => Ok(()),
@@ -50,7 +41,7 @@ pub(super) fn alone() -> Outcome<()> {
 /// processes. Returns the prefix of an error message with the rank of this process; empty on rank 0.
 pub(super) fn before_error() -> String {
     match launched() {
-        Some(LaunchedProcess { rank, .. }) if rank > 0 => {
+        Some([_, rank]) if rank > 0 => {
             std::thread::sleep(FIRST);
             format!("rank {rank}: ")
         }
@@ -64,7 +55,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
     if deadline == 0 {
         return bad("--deadline 0: expected at least one second");
     }
-    let Some(LaunchedProcess { size, .. }) = launched() else { return Ok(None) };
+    let Some([size, _]) = launched() else { return Ok(None) };
     let world = World::mpi(Duration::from_secs(deadline))?;
     match world.size() {
         found if found == size => Ok(Some(world)),
@@ -78,7 +69,7 @@ pub(super) fn world(deadline: u64) -> Outcome<Option<World>> {
 #[cfg(not(feature = "mpi"))]
 pub(super) fn world() -> Outcome<Option<World>> {
     match launched() {
-        Some(LaunchedProcess { size, .. }) => bad(format!(
+        Some([size, _]) => bad(format!(
             "processes: expected 1, since this build has no MPI, got {size}; `cargo install unpadded-command --features mpi` installs a build with MPI"
         )),
         None => Ok(None),
@@ -125,16 +116,14 @@ pub(super) fn memory(world: Option<&World>, config: &Config, resumed: Option<&Pa
     Ok(first[..].try_into().map_or(own, u64::from_le_bytes))
 }
 
-/// Returns the trainer, connected to the other processes of the world. The signal USR1, which `mpirun` passes on to all
-/// processes, interrupts the training.
+/// Connects a trainer to the other processes; the signal USR1, which `mpirun` passes on, interrupts the training.
 pub(super) fn distributed(trainer: Trainer, world: &World) -> Outcome<Trainer> {
     #[cfg(unix)]
     signal_hook::flag::register(signal_hook::consts::SIGUSR1, trainer.stop_flag())?;
     Ok(trainer.distributed(world.clone()))
 }
 
-/// Describes the time that the processes waited, the bytes that they sent and their shares of the tokens; `None` if the
-/// training had a single process.
+/// Describes the time that processes waited, what they sent and their shares of the tokens, if there are several.
 pub(super) fn shares(report: &Report) -> Option<String> {
     let processes = &report.processes[..];
     if processes.is_empty() {

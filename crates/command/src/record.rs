@@ -21,8 +21,7 @@ pub(super) fn record(model: &Model, number: u64, line: &str) -> Option<String> {
         .or_else(|| columns(asking?, line, known))
 }
 
-/// Detects a label of the model in a line: a label beside a separator, or a label before the text, as in fastText files
-/// (`__label__spam`).
+/// Detects a label of the model beside a separator, or before the text as in fastText files (`__label__spam`).
 fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     for (separator, name) in [('\t', "tab"), (',', "comma"), (';', "semicolon"), ('|', "bar")] {
         let Some((first, rest)) = line.split_once(separator) else { continue };
@@ -43,8 +42,7 @@ fn labelled(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     ))
 }
 
-/// Detects a JSON object, or a JSON list that contains a string. A list of numbers such as `[1]` is not detected, since it
-/// may be a text.
+/// Detects a JSON object, or a JSON list with a string; a list of numbers such as `[1]` may be a text.
 fn json(line: &str, known: impl Fn(&str) -> bool) -> Option<String> {
     let (kind, cells): (_, Vec<Value>) = match serde_json::from_str(line) {
         Ok(Value::Object(fields)) => ("object", fields.into_iter().map(|(_, value)| value).collect()),

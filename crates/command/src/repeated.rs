@@ -17,30 +17,16 @@ use super::terminal::{self, Console};
 use super::training::{Training, check_new, computed_in, prepared};
 use super::{file, json};
 
-/// The setting in which the repeated trainings differ: the seed or the fold.
+/// The setting in which the repeated trainings differ: its noun, in the singular and in the plural, and the file of the results.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Kind {
-    Seeds,
-    Folds,
+pub(crate) struct Kind {
+    names: [&'static str; 2],
+    file: &'static str,
 }
 
 impl Kind {
-    const ALL: [Self; 2] = [Self::Seeds, Self::Folds];
-
-    /// Returns the noun for the setting, in the singular and in the plural.
-    fn names(self) -> [&'static str; 2] {
-        match self {
-            Self::Seeds => ["seed", "seeds"],
-            Self::Folds => ["fold", "folds"],
-        }
-    }
-
-    fn file(self) -> &'static str {
-        match self {
-            Self::Seeds => run::SEEDS,
-            Self::Folds => run::FOLDS,
-        }
-    }
+    pub(crate) const SEEDS: Self = Self { names: ["seed", "seeds"], file: run::SEEDS };
+    pub(crate) const FOLDS: Self = Self { names: ["fold", "folds"], file: run::FOLDS };
 }
 
 /// Repeated trainings of one config with different seeds or folds.
@@ -65,14 +51,14 @@ impl RepeatedTraining {
         console: Console,
     ) -> Outcome<Self> {
         let task = config.run.task;
-        if kind == Kind::Folds && !Config::keys(task).any(|key| key.to_string() == "data.fold") {
+        if kind == Kind::FOLDS && !Config::keys(task).any(|key| key.to_string() == "data.fold") {
             return bad(format!(
                 "--folds {count}: expected `classify`, `tag` or `translate`, whose data are records, got `{}`, whose data \
                  are one running text; `--seeds {count}` trains it several times",
                 task.name()
             ));
         }
-        if let (Kind::Folds, Some(dev)) = (kind, &config.data.dev) {
+        if let (Kind::FOLDS, Some(dev)) = (kind, &config.data.dev) {
             return bad(format!(
                 "--folds {count}: expected no `data.dev` (`--dev`), since each fold is held out once, got `{dev}`"
             ));
@@ -81,8 +67,7 @@ impl RepeatedTraining {
         Ok(Self { kind, count, config, path, ended: None, console })
     }
 
-    /// Returns the repeated trainings in a folder where [`Self::run`] has begun. `config` is the config of the folder,
-    /// changed by the flags.
+    /// Returns the repeated trainings in a folder; `config` is the config of the folder, changed by the flags.
     pub(crate) fn resumed(path: &Path, config: Config, console: Console) -> Outcome<Self> {
         let name = word(path);
         let mut known = file::resumed(path)?;
@@ -92,25 +77,26 @@ impl RepeatedTraining {
                 "--resume {name}: expected no settings but --threads, since some of its runs have ended, got other settings; `--run NEW` trains with these settings"
             ));
         }
-        let Some(kind) = Kind::ALL.into_iter().find(|kind| path.join(kind.file()).is_file()) else {
+        let Some(kind) = [Kind::SEEDS, Kind::FOLDS].into_iter().find(|kind| path.join(kind.file).is_file())
+        else {
             return bad(format!(
                 "--resume {name}: expected a folder of runs, got a folder of `tune`: use `unpadded tune --resume {name}`"
             ));
         };
-        let file = path.join(kind.file());
+        let file = path.join(kind.file);
         let text = std::fs::read_to_string(&file)?;
         let wrong = |got: String| {
             bad(format!(
                 "{}: expected the figures that `train --{}` writes, got {got}",
                 file.display(),
-                kind.names()[1]
+                kind.names[1]
             ))
         };
         let object: Value = match serde_json::from_str(&text) {
             Ok(object) => object,
             Err(e) => return wrong(format!("no JSON: {e}")),
         };
-        let count = object.get(kind.names()[1]).and_then(Value::as_u64);
+        let count = object.get(kind.names[1]).and_then(Value::as_u64);
         let ended = object.get("runs").and_then(Value::as_array);
         let (Some(count), Some(ended)) = (count, ended) else {
             return wrong("an object without `runs` or without the number of runs".to_owned());
@@ -122,11 +108,11 @@ impl RepeatedTraining {
     fn of(&self, number: u64) -> Outcome<(Config, String)> {
         let mut config = self.config.clone();
         let name = match self.kind {
-            Kind::Seeds => {
+            Kind::SEEDS => {
                 config.run.seed = config.run.seed.saturating_add(number - 1);
                 format!("seed-{}", config.run.seed)
             }
-            Kind::Folds => {
+            _ => {
                 config.data.fold = Fold::new(number, self.count);
                 format!("fold-{number}")
             }
@@ -136,14 +122,14 @@ impl RepeatedTraining {
     }
 
     pub(crate) fn run(mut self) -> Outcome<Ending> {
-        let [one, several] = self.kind.names();
+        let [one, several] = self.kind.names;
         // The command checks every config before it writes a file, since the seed of a later training may be too large. For
         // folds, it is enough to check the last fold: if any fold has no text, the last fold has no text.
         (1..=self.count).try_for_each(|number| self.of(number).map(drop))?;
         let resumes = self.ended.is_some();
         let first = match &self.ended {
             Some(ended) => ended.len() as u64 + 1,
-            None if self.kind == Kind::Folds => self.count,
+            None if self.kind == Kind::FOLDS => self.count,
             None => 1,
         };
         let mut ready = None;
@@ -160,7 +146,7 @@ impl RepeatedTraining {
         let mut ended = self.ended.take().unwrap_or_default();
         if !resumes {
             folder.write("config.toml", &self.config.commented())?;
-            folder.write(self.kind.file(), &format!("{}\n", self.object(&ended)))?;
+            folder.write(self.kind.file, &format!("{}\n", self.object(&ended)))?;
         }
         if !self.console.quiet {
             terminal::say(format!("folder of the runs: {}", text_of_path(&self.path)));
@@ -188,7 +174,7 @@ impl RepeatedTraining {
             };
             self.console.result(self.line(number, &config, &figures))?;
             ended.push(figures);
-            folder.write(self.kind.file(), &format!("{}\n", self.object(&ended)))?;
+            folder.write(self.kind.file, &format!("{}\n", self.object(&ended)))?;
         }
         self.conclude(&ended)
     }
@@ -226,8 +212,8 @@ impl RepeatedTraining {
 
     fn line(&self, number: u64, config: &Config, figures: &Value) -> String {
         let name = match self.kind {
-            Kind::Seeds => format!("seed {}", config.run.seed),
-            Kind::Folds => format!("fold {number} of {}", self.count),
+            Kind::SEEDS => format!("seed {}", config.run.seed),
+            _ => format!("fold {number} of {}", self.count),
         };
         let metric = figures["metric"].as_str().unwrap_or_default();
         let test =
@@ -250,7 +236,7 @@ impl RepeatedTraining {
             ("task", self.config.run.task.name().into()),
             ("dataset", known("dataset")),
             ("metric", known("metric")),
-            (self.kind.names()[1], self.count.into()),
+            (self.kind.names[1], self.count.into()),
         ]);
         for (name, deviation) in [("value", "deviation"), ("test", "test_deviation")] {
             let spread = Spread::of(ended, name);
@@ -262,7 +248,7 @@ impl RepeatedTraining {
     }
 
     fn conclude(&self, ended: &[Value]) -> Outcome<Ending> {
-        let (console, several) = (self.console, self.kind.names()[1]);
+        let (console, several) = (self.console, self.kind.names[1]);
         console.more("")?;
         for (of, name) in [("held-out", "value"), ("test", "test")] {
             let (Some(spread), Some(first)) = (Spread::of(ended, name), ended.first()) else { continue };

@@ -80,8 +80,7 @@ impl TrainingRequest {
         self.set.iter().any(|flag| flag.split_once('=').is_some_and(|(name, _)| name.trim() == setting))
     }
 
-    /// Adds a note to an error of `prepare` if no flag sets the task: the task is `lm`, because `--from` names a language
-    /// model.
+    /// Notes in an error that the task is `lm`, because `--from` names a language model and no flag sets the task.
     pub(crate) fn of_task(&self, config: &Config, error: unpadded::Error) -> unpadded::Error {
         match (&self.from, &self.train) {
             (Some(run), Some(_))

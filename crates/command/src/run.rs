@@ -19,8 +19,7 @@ use super::output::{check_plain, create, replace};
 const RUNS: &str = "runs";
 /// The name of the lock file in a run folder; a training locks this file while it writes to the folder.
 const LOCK: &str = ".lock";
-/// The names of the files with the results of several trainings: of `train --seeds`, of `train --folds` and of `tune`. Each
-/// file is in the folder that contains the run folders.
+/// The files with the results of `train --seeds`, of `train --folds` and of `tune`, beside the run folders.
 pub(crate) const SEEDS: &str = "seeds.json";
 pub(crate) const FOLDS: &str = "folds.json";
 pub(crate) const TRIALS: &str = "tune.json";
@@ -44,8 +43,7 @@ pub(crate) struct Folder {
     created: bool,
 }
 
-/// Returns the path of `last.ckpt`, the checkpoint to resume from, in a run folder. The functions below return the paths of
-/// other files in the folder.
+/// Returns the path of `last.ckpt`, the checkpoint to resume from; the functions below return other paths.
 pub(crate) fn last(folder: &Path) -> PathBuf {
     folder.join("last.ckpt")
 }
@@ -152,8 +150,7 @@ fn temporary(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!(".{name}.new"))
 }
 
-/// Returns the malformed records that were left out, as a table with a header: file, line, reason and text. A last
-/// row has the number of further records.
+/// Returns the malformed records that were left out as a table; a last row has the number of further records.
 pub(crate) fn skipped(reports: &[SkipReport]) -> String {
     // Backslashes are escaped, too, so that the text of a cell can be restored.
     let cell = |text: &str| {

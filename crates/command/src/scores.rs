@@ -68,8 +68,7 @@ pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Prints two things to standard error: how the test file was read, and the labels that do not occur in training. With
-/// `--quiet`, prints only the warnings.
+/// Says how the test file was read, unless quiet, and warns of labels that do not occur in training.
 pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
         scored.said.iter().for_each(terminal::say);
@@ -165,8 +164,7 @@ pub(crate) fn by_length(of: &ByLength) -> Value {
     ])
 }
 
-/// Returns the scores as a JSON object. Shares are from 0 to 1; only the fields `value` and `interval` of a metric that is a
-/// share are in percent.
+/// Returns the scores as JSON; of the shares, only the fields `value` and `interval` are in percent.
 pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| factor(figure.unit);

@@ -53,8 +53,7 @@ pub(crate) fn print(text: impl Display) -> Outcome<()> {
     print_bytes(format!("{}\n", Printable(text)).as_bytes())
 }
 
-/// Writes a part of a line to standard output. The function ignores an error: the call of [`print`] that ends the line
-/// reports the error.
+/// Writes a part of a line; the call of [`print`] that ends the line reports an error.
 pub(crate) fn print_piece(text: &str) {
     print_bytes(Printable(text).to_string().as_bytes()).ok();
 }

@@ -9,8 +9,7 @@ use unpadded_recipes::Model;
 use super::outcome::{Outcome, UsageError, bad, word};
 use super::{run, terminal};
 
-/// Loads the models of the given runs and joins them into one model. For a folder of `train --seeds` or `train --folds`, all
-/// runs in the folder are joined.
+/// Joins the models of runs into one model; a folder of `train --seeds` or `--folds` stands for all its runs.
 pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     let mut runs = Vec::new();
     for path in paths {

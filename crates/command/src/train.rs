@@ -94,8 +94,8 @@ impl Train {
 
     /// Returns the repeated training that the flags or the resumed folder request; `None` for a single training.
     fn repeated(&self) -> Outcome<Option<RepeatedTraining>> {
-        let count = self.seeds.map(|count| (Kind::Seeds, count));
-        let count = count.or(self.folds.map(|count| (Kind::Folds, count)));
+        let count = self.seeds.map(|count| (Kind::SEEDS, count));
+        let count = count.or(self.folds.map(|count| (Kind::FOLDS, count)));
         Ok(match (&self.resume, count) {
             (Some(folder), _) if run::several(folder) => {
                 Some(RepeatedTraining::resumed(folder, self.config()?, self.console)?)
@@ -124,8 +124,7 @@ impl Train {
         outcome
     }
 
-    /// Trains a model, alone or as one process of a distributed training. The process leaves the world of processes once the
-    /// training has ended.
+    /// Trains a model, alone or as one process of a distributed training, whose world it leaves at the end.
     fn train(&self, world: &mut Option<World>) -> Outcome<Ending> {
         let first = world.as_ref().is_none_or(|world| world.rank() == 0);
         let mut config = match world {

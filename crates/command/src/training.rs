@@ -66,8 +66,7 @@ pub(crate) fn parts(prepared: Preparation) -> (Trainer, [Box<dyn Data>; 2], Trai
 }
 
 impl Training<'_> {
-    /// Trains until `epochs` epochs have ended. Writes the config, the metrics of each epoch and the checkpoints to the run
-    /// folder.
+    /// Trains until `epochs` epochs have ended, and writes config, metrics and checkpoints to the run folder.
     pub(crate) fn fit(
         &self,
         prepared: Preparation,
@@ -230,8 +229,7 @@ impl Training<'_> {
         ("interrupted".to_owned(), said)
     }
 
-    /// Scores the model of the best epoch on the held-out texts and on the test set, if there is a test set, and writes the
-    /// report.
+    /// Scores the best epoch's model on the held-out texts and on the test set, and writes the report.
     pub(crate) fn finish(&self, fitted: TrainingResult) -> Outcome<ScoredTraining> {
         let Self { config, folder, .. } = *self;
         let TrainingResult { report, best, profile, settled, mut facts } = fitted;
@@ -302,14 +300,12 @@ impl Training<'_> {
     }
 }
 
-/// Returns a note for the held-out figure of a training in bf16, which the model, predicting in f32, does not have in every
-/// digit; empty for f32.
+/// Returns a note for the held-out figure of a training in bf16, since the model predicts in f32.
 pub(crate) fn computed_in(precision: Precision) -> &'static str {
     if precision == Precision::Bf16 { " (computed in bf16; the model predicts in f32)" } else { "" }
 }
 
-/// Checks that a training may begin in a folder: the folder is new, or the user allows the command to overwrite
-/// the run in the folder.
+/// Checks that a training may begin in a folder: it is new, or the user allows to overwrite its run.
 pub(crate) fn check_new(path: &Path, overwrite: bool) -> Outcome<()> {
     if run::is_new(path) {
         return Ok(());

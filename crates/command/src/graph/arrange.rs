@@ -13,8 +13,7 @@ pub(super) type Pair = [f64; 2];
 /// The points of an arrow. The arrow is vertical between two points below each other, and a curve between two others.
 pub(super) type Path = Vec<Pair>;
 
-/// The upper left corner of each box, the path of each arrow, and the size of the whole picture; all coordinates are at
-/// least 0.
+/// The upper left corner of each box, the path of each arrow, and the size of the picture, from 0 on.
 #[derive(Default)]
 pub(super) struct GraphLayout {
     pub(super) boxes: Vec<Pair>,

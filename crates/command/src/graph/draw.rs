@@ -34,8 +34,7 @@ struct Picture {
 struct Node {
     class: &'static str,
     lines: Vec<String>,
-    /// The picture of the step block that the operator runs, below the lines of text; `None` for an operator without a step
-    /// block.
+    /// The picture of the step block that the operator runs, below the lines of text.
     inside: Option<Picture>,
 }
 
@@ -105,8 +104,7 @@ pub(super) fn svg(program: &Program, all: bool) -> String {
     )
 }
 
-/// Draws one block of the program. The function removes the pictures of the block's inner step blocks from `drawn`, and
-/// draws these pictures inside the boxes of operators.
+/// Draws a block; moves the pictures of its inner step blocks from `drawn` into the boxes of their operators.
 fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId, Picture>) -> Picture {
     let ops: Vec<&OpDesc> =
         program.block(id).ops.iter().filter(|op| all || op.role == Role::Forward).collect();
@@ -197,8 +195,7 @@ fn operator(
     Node { class, lines, inside: run.and_then(|block| drawn.remove(&block)) }
 }
 
-/// Returns whether a variable keeps its value from run to run, as a parameter does. The picture lists such a variable in the
-/// boxes of its operators, without an arrow.
+/// Returns whether a variable keeps its value from run to run; it is listed in boxes, without an arrow.
 fn kept(var: &VarDesc) -> bool {
     matches!(var.role, VarRole::Parameter | VarRole::State | VarRole::Literal)
 }

@@ -54,8 +54,7 @@ impl BarFrame {
     }
 }
 
-/// Returns the histogram of text lengths as a figure. The note below the histogram shows the share of rows that would be
-/// padding in padded batches.
+/// Returns the histogram of text lengths; a note has the share of rows that padding would add.
 pub(super) fn lengths(told: &Lengths) -> String {
     let mut sorted = told.lengths.clone();
     sorted.sort_unstable();
@@ -193,8 +192,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     out
 }
 
-/// Returns a histogram: the number of texts in each of about 30 length ranges, and the width of one range. If the longest 1
-/// % of the texts are outliers, the last range includes them.
+/// Returns the number of texts in each of about 30 ranges, and their width; the last range includes outliers.
 fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
     let longest = sorted.last().copied().unwrap_or(0);
     let most = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(longest);

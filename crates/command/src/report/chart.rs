@@ -3,8 +3,7 @@
 
 use super::text::{self, LABEL, brief, escape, number, put};
 
-/// The width of a chart in SVG units. A chart has about this width in CSS pixels on phones and on desktops, so letters in a
-/// chart are as large as the text of the page.
+/// The width of a chart in SVG units, and about in CSS pixels, so that letters are as large as the page's text.
 pub(super) const WIDTH: f64 = 360.0;
 const HEIGHT: f64 = 224.0;
 pub(super) const LEFT: f64 = 46.0;
@@ -128,8 +127,7 @@ fn drawn(title: &str, epochs: &[u64], lines: &[Line<'_>], best: Option<usize>, n
     out + "</svg>\n</figure>\n"
 }
 
-/// Returns the indices of the epochs to draw. If there are too many epochs, the list has evenly spaced epochs, the last
-/// epoch and the best epoch; otherwise, it has all epochs.
+/// Returns the indices of the epochs to draw: evenly spaced ones, the last one and the best one.
 fn kept(count: usize, best: Option<usize>) -> Vec<usize> {
     let each = count.div_ceil(POINTS).max(1);
     (0..count).filter(|&i| i % each == 0 || i + 1 == count || best == Some(i)).collect()
@@ -224,8 +222,7 @@ fn legend(out: &mut String, lines: &[Line<'_>], log: bool) {
     out.push_str("</g>\n");
 }
 
-/// Writes the elements that appear while the mouse pointer is near an epoch. The elements are the values of the epoch, which
-/// replace the legend, a vertical line, and points.
+/// Writes what appears while the mouse pointer is near an epoch: its values in place of the legend, and points.
 fn reading(
     out: &mut String,
     (epoch, best, named): (u64, bool, bool),

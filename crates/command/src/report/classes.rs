@@ -108,7 +108,7 @@ fn short(name: &str) -> String {
     let count = name.chars().count();
     match count {
         0 => "<i>(empty)</i>".into(),
-        0..=28 => brief(name, 28),
+        1..=28 => brief(name, 28),
         _ => {
             let end: String = name.chars().skip(count - 14).collect();
             brief(name, 14) + &brief(&end, 14)
@@ -196,8 +196,7 @@ pub(super) fn numbers(of: &[[f64; 2]]) -> String {
     out
 }
 
-/// Writes the grid of a square chart whose two axes are equal, with the labels of the ticks, and the diagonal. The bottom axis,
-/// at the height `low`, has the label of one in `each` ticks.
+/// Writes the grid and the diagonal of a square chart with equal axes; the bottom axis labels one in `each` ticks.
 fn square(out: &mut String, ticks: &[(f64, String)], each: usize, low: f64) {
     let [left, top, side] = SQUARE;
     let (right, bottom) = (left + side, top + side);
@@ -212,9 +211,7 @@ fn square(out: &mut String, ticks: &[(f64, String)], each: usize, low: f64) {
     put!(out, "<line class=\"even\" x1=\"{left}\" y1=\"{bottom}\" x2=\"{right}\" y2=\"{top}\"/>\n");
 }
 
-/// Returns the expected calibration error: over all bins, the mean absolute difference between the predicted probability and
-/// the share of right answers. Each bin is weighted by its number of predictions. Returns `None` if there are no
-/// predictions.
+/// Returns the expected calibration error: the weighted mean difference between probability and right answers.
 fn calibration_error(bins: &[Bin]) -> Option<f64> {
     let total: u64 = bins.iter().map(|b| b.count).sum();
     let sum: f64 =
@@ -222,8 +219,7 @@ fn calibration_error(bins: &[Bin]) -> Option<f64> {
     (total > 0).then(|| sum / total as f64)
 }
 
-/// Returns the calibration chart: the share of right answers by predicted probability, and the number of predictions in each
-/// bin.
+/// Returns the chart of the share of right answers, and of the number of predictions, by predicted probability.
 pub(super) fn calibration(bins: &[Bin]) -> String {
     let Some(error) = calibration_error(bins) else { return String::new() };
     let ([left, top, side], foot) = (SQUARE, 44.0);

@@ -83,8 +83,8 @@ fn table(out: &mut String, epochs: &[Epoch], names: &[&str], best: Option<usize>
             put!(out, "<tr><td class=\"cut\" colspan=\"{span}\">… {left} more</td></tr>\n");
         }
         before = Some(i);
-        let (class, mark) =
-            if best == Some(i) { (" class=\"kept\"", " <small>best</small>") } else { ("", "") };
+        let [class, mark] =
+            if best == Some(i) { [" class=\"kept\"", " <small>best</small>"] } else { [""; 2] };
         put!(out, "<tr{class}><th scope=\"row\">{}{mark}</th><td>{}</td>", epoch.epoch, epoch.step);
         for &(name, dev) in &columns {
             let told = value(if dev { &epoch.dev } else { &epoch.train }, name).map_or("–".into(), number);

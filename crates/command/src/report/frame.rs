@@ -32,27 +32,18 @@ pub(super) fn head(out: &mut String, page: &Page) {
     if page.headline.is_some() || !page.facts.is_empty() {
         out.push_str("<div class=\"top\">\n");
         if let Some((metric, value, unit)) = &page.headline {
-            let unit = if unit.is_empty() {
-                String::new()
-            } else {
-                format!("<small>\u{202f}{}</small>", cut(unit, 20))
-            };
+            let (metric, value, unit) = (cut(metric, LABEL), number(*value), cut(unit, 20));
+            let unit = if unit.is_empty() { unit } else { format!("<small>\u{202f}{unit}</small>") };
             put!(
                 out,
-                "<p class=\"headline\"><span class=\"metric\">{}</span> <b>{}{unit}</b></p>\n",
-                cut(metric, LABEL),
-                number(*value)
+                "<p class=\"headline\"><span class=\"metric\">{metric}</span> <b>{value}{unit}</b></p>\n"
             );
         }
         if !page.facts.is_empty() {
             out.push_str("<dl class=\"facts\">\n");
             for (name, value) in &page.facts {
-                put!(
-                    out,
-                    "<div><dt>{}</dt><dd dir=\"auto\">{}</dd></div>\n",
-                    cut(name, LABEL),
-                    cut(value, FACT)
-                );
+                let (name, value) = (cut(name, LABEL), cut(value, FACT));
+                put!(out, "<div><dt>{name}</dt><dd dir=\"auto\">{value}</dd></div>\n");
             }
             out.push_str("</dl>\n");
         }

@@ -112,8 +112,7 @@ pub(crate) struct Confusion {
     /// The kind of the classes: `label` or `tag`.
     pub(crate) of: String,
     pub(crate) labels: Vec<String>,
-    /// The count of each pair of classes, by the index of the true class and the index of the predicted class; a missing
-    /// pair has count 0.
+    /// The count of each pair of classes, by the indices of the true and the predicted class; 0 if missing.
     pub(crate) cells: BTreeMap<(usize, usize), u64>,
     numbers: BTreeMap<String, usize>,
 }

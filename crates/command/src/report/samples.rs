@@ -11,8 +11,7 @@ const SAMPLES: usize = 50;
 /// The maximum number of rows, and of columns, in a table of attention weights.
 const TOKENS: usize = 40;
 
-/// Returns the section with the worst errors; `of` is a sentence on their choice. Words with weights are shaded by their
-/// weight for or against the prediction.
+/// Returns the section with the worst errors, whose words are shaded by weight; `of` is a sentence on their choice.
 pub(super) fn mistakes(mistakes: &[Mistake], of: &str) -> String {
     if mistakes.is_empty() {
         return String::new();
@@ -57,8 +56,7 @@ fn largest<'a>(words: impl Iterator<Item = &'a (String, f32)>) -> f32 {
     words.map(|&(_, weight)| weight.abs()).filter(|weight| weight.is_finite()).fold(0.0, f32::max)
 }
 
-/// Writes a text whose words are shaded by weight: relative to `most`, for or against the prediction; without `most`, the
-/// weight itself, from 0 to 1, is the shade.
+/// Writes a text whose words are shaded by weight, for or against, relative to `most`, or by attention without it.
 fn shaded(out: &mut String, words: &[(String, f32)], most: Option<f32>) {
     let shown = words.get(..WORDS).unwrap_or(words);
     let by = most.unwrap_or_else(|| largest(words.iter()).max(1.0));

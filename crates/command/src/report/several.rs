@@ -9,7 +9,7 @@ use super::bars;
 use super::chart::{self, Line};
 use super::curves::value;
 use super::frame::{foot, head};
-use super::page::{ClassRow, Epoch, Page, Score, TestScores};
+use super::page::{ClassRow, Epoch, Page, TestScores};
 use super::tables::ROWS;
 use super::text::{END, LABEL, boxed, count, counted, cut, label, number, put, row, section};
 use crate::scores::distinct;
@@ -38,10 +38,6 @@ impl Run {
             Some((_, Unit::Share)) => format!("{:.2} %", 100.0 * value),
             _ => number(value),
         }
-    }
-
-    fn figure(&self, name: &str) -> Option<&Score> {
-        self.tested.as_ref()?.get(name)
     }
 }
 
@@ -159,7 +155,7 @@ fn scores(out: &mut String, runs: &[Run]) {
         let class = if headline { " class=\"kept\"" } else { "" };
         put!(out, "<tr{class}><th scope=\"row\">test {}</th>", cut(name, LABEL));
         for run in runs {
-            match run.figure(name) {
+            match run.tested.as_ref().and_then(|tested| tested.get(name)) {
                 Some(score) => put!(out, "<td>{}<br><small>{}</small></td>", score.shown(), score.interval()),
                 None => out.push_str("<td>–</td>"),
             }

@@ -7,8 +7,7 @@ use super::{bars, classes};
 /// The maximum number of classes in a table.
 pub(super) const ROWS: usize = 100;
 
-/// Returns the section of the test set or of the held-out texts: scores, scores of each class, thresholds of labels,
-/// confusions, and errors by length.
+/// Returns the section of the test set or of the held-out texts, with all their scores.
 pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(String, f64)]) -> String {
     let mut out = format!(
         "<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">Scores on the {name}</h2>\n<div class=\"tables\">\n"

@@ -47,9 +47,6 @@ fn texts(object: &Value, name: &str) -> Vec<String> {
 
 impl TestScores {
     /// Parses the scores of a test set from an object that `scores::object` wrote.
-    ///
-    /// # Errors
-    /// If a field is missing or does not have the expected type.
     pub(crate) fn of(object: &Value) -> Outcome<Self> {
         let shares = texts(object, "shares");
         let all = field(object, "scores")?;

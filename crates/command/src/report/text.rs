@@ -117,25 +117,24 @@ pub(crate) fn number(value: f64) -> String {
             format!("{}e{power}", trimmed(digits)).replace('-', "−")
         }
     };
+    signed(value, told)
+}
+
+fn signed(value: f64, told: String) -> String {
     if value < 0.0 { format!("−{told}") } else { told }
 }
 
 /// Returns the label of an axis tick, without unnecessary digits.
 pub(super) fn tick(value: f64) -> String {
-    if (1e-4..1.0).contains(&value.abs()) {
-        let told = trimmed(&format!("{:.6}", value.abs()));
-        if value < 0.0 { format!("−{told}") } else { told }
-    } else {
-        number(value)
+    match value.abs() {
+        size @ 1e-4..1.0 => signed(value, trimmed(&format!("{size:.6}"))),
+        _ => number(value),
     }
 }
 
 fn trimmed(digits: &str) -> String {
-    if digits.contains('.') {
-        digits.trim_end_matches('0').trim_end_matches('.').into()
-    } else {
-        digits.into()
-    }
+    let is_fraction = digits.contains('.');
+    if is_fraction { digits.trim_end_matches('0').trim_end_matches('.').into() } else { digits.into() }
 }
 
 /// Formats a count with thousands separators, as in `1,234,567`.

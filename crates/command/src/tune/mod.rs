@@ -28,8 +28,7 @@ use super::{file, init, json};
 
 /// The maximum number of trials in the table at the end of a search, which lists the best trials first.
 const ROWS: usize = 20;
-/// The maximum number of draws to find a config that differs from all earlier trials. If no draw succeeds, the search has no
-/// new config.
+/// The maximum number of draws to find a new config; if none is found, no further trial is drawn.
 const DRAWS: u64 = 100;
 
 #[derive(Args)]
@@ -77,8 +76,7 @@ struct Search<'a> {
     space: Space,
     state: State,
     console: Console,
-    /// The seconds that the search used before the current command (`before`), and the start of the current command
-    /// (`begun`).
+    /// The seconds that earlier commands used for the search, and the start of this command.
     before: f64,
     begun: Instant,
 }
@@ -271,8 +269,7 @@ impl Search<'_> {
         Ok(interrupted)
     }
 
-    /// Trains a trial in its run folder up to rung `rung`. If the training is complete, the function also
-    /// writes the report of the trial.
+    /// Trains a trial up to rung `rung`; after a complete training, also writes its report.
     fn fitted(&self, trial: &Trial, rung: usize) -> Outcome<(Report, Option<Better>)> {
         let config = self.config(trial)?;
         config.check()?;

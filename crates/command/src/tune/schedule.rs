@@ -34,8 +34,7 @@ pub(super) fn rungs(epochs: u64) -> Vec<u64> {
     rungs
 }
 
-/// Returns the next step of the search, which depends only on the state of the search. `drawn` is whether there are
-/// configs left to draw.
+/// Returns the next step of a search; `drawn` is whether there are configs left to draw.
 pub(super) fn next(state: &State, drawn: bool) -> Step {
     if state.used >= state.budget {
         return Step::End;

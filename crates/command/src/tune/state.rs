@@ -136,8 +136,7 @@ impl State {
             .ok_or_else(|| "an object without the trials of a search".to_owned())
     }
 
-    /// Returns the trials that have a value and have not failed, the best trial first. Of two trials with equal values, the
-    /// earlier trial comes first.
+    /// Returns the trials with a value that have not failed, the best first; of equal trials, the earlier first.
     pub(super) fn ranked(&self) -> Vec<&Trial> {
         let value = |trial: &Trial| match (trial.best, self.higher) {
             (Some((value, _)), Some(false)) => value,
