@@ -54,7 +54,6 @@ unsafe impl GlobalAlloc for Allocator {
     }
 }
 
-/// The kind of resource that the system refused.
 #[derive(Clone, Copy)]
 enum Shortage {
     Bytes(usize),
@@ -92,7 +91,6 @@ fn end(shortage: Shortage) -> ! {
     write_and_exit(&message.bytes[..message.length])
 }
 
-/// A message that is composed without allocating.
 struct Message {
     bytes: [u8; 512],
     length: usize,

@@ -172,7 +172,6 @@ fn skip_json(report: &SkipReport) -> Value {
     ])
 }
 
-/// The largest training step over some texts.
 struct LargestStep {
     memory: MemoryUse,
     /// The numbers of the texts in the training part, from 0; `None` for a language model, whose batches are windows.

@@ -18,7 +18,6 @@ use super::{beside, init, json, together};
 
 /// The name of the statistical test for whether the difference between two models is significant.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
-/// The maximum number of characters of a text in the output.
 const TEXT: usize = 200;
 
 #[derive(Args)]
@@ -50,7 +49,6 @@ pub(crate) struct Eval {
     console: Console,
 }
 
-/// An evaluated model with its name and its configs.
 struct Run {
     name: String,
     /// The config that determines how the test texts are read.
@@ -180,7 +178,6 @@ fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
     table
 }
 
-/// Returns the comparison of several models as a JSON object.
 fn several(
     data: &str,
     runs: &[Run],

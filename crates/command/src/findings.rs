@@ -24,7 +24,6 @@ const SHOWN: usize = 12;
 /// The maximum number of held-out texts that are translated for a report.
 const TRANSLATED: usize = 100;
 
-/// The facts of a training that are known from its preparation.
 pub(crate) struct TrainingFacts {
     pub(crate) name: String,
     pub(crate) metric: &'static str,
@@ -40,7 +39,6 @@ pub(crate) struct TrainingFacts {
     pub(crate) skipped: Vec<SkipReport>,
 }
 
-/// A finished training with its model and its scores.
 pub(crate) struct ScoredTraining {
     pub(crate) facts: TrainingFacts,
     pub(crate) report: Report,

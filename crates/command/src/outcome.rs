@@ -5,7 +5,6 @@ use unpadded_text::text_of_path;
 /// The result of a subcommand; the error is an error of the library or a message.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// The ways in which a command can end without an error.
 pub(crate) enum Ending {
     Done,
     /// An interrupt ended the training; the training is saved and can be resumed.
@@ -70,7 +69,6 @@ pub(crate) fn unwritten(what: impl std::fmt::Display, error: &std::io::Error) ->
     }
 }
 
-/// A conversion of library errors into errors for invalid requests.
 pub(crate) trait UsageError<T> {
     fn usage(self) -> Outcome<T>;
 }

@@ -48,7 +48,6 @@ fn read_files(input: &str) -> impl Iterator<Item = PathBuf> {
     std::iter::once(input).chain(before).map(path_of_text)
 }
 
-/// The output of a command: standard output, or a file that appears once it is complete.
 pub(super) enum Output {
     Standard,
     File(NewFile),

@@ -29,7 +29,6 @@ impl Kind {
     pub(crate) const FOLDS: Self = Self { names: ["fold", "folds"], file: run::FOLDS };
 }
 
-/// Repeated trainings of one config with different seeds or folds.
 pub(crate) struct RepeatedTraining {
     kind: Kind,
     count: u64,

@@ -141,7 +141,6 @@ pub(crate) fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Returns whether a file name in a run folder belongs to an event file that this program wrote.
 fn is_events(name: &str) -> bool {
     name.starts_with("events.out.tfevents.") && name.ends_with(Events::ENDING)
 }
@@ -241,7 +240,6 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Starts a new log, and writes the epochs of `history` to the log.
     pub(crate) fn begin(folder: &Folder, history: &[EpochScores], config: &str) -> Outcome<Self> {
         let path = folder.path.join("metrics.jsonl");
         let wrong = |e: std::io::Error| unwritten(path.display(), &e);

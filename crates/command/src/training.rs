@@ -26,7 +26,6 @@ use super::outcome::{Outcome, UsageError, bad, unwritten, word};
 use super::run::{self, Folder, Log};
 use super::{memory, ranks, report, scores as show, terminal};
 
-/// A training that writes to a run folder.
 pub(crate) struct Training<'a> {
     pub(crate) config: &'a Config,
     pub(crate) folder: &'a Folder,
@@ -37,7 +36,6 @@ pub(crate) struct Training<'a> {
     pub(crate) deadline: Option<Instant>,
 }
 
-/// The result of a training, before the test set is scored.
 pub(crate) struct TrainingResult {
     pub(crate) report: Report,
     /// The model of the best epoch, as in best.ckpt; `None` if no epoch has ended.

@@ -200,7 +200,6 @@ fn kept(var: &VarDesc) -> bool {
     matches!(var.role, VarRole::Parameter | VarRole::State | VarRole::Literal)
 }
 
-/// Returns a short description of the values of a variable, such as its type and shape.
 fn told(var: &VarDesc) -> String {
     match &var.kind {
         VarKind::Tensor(spec) => spec.to_string(),

@@ -14,7 +14,6 @@ const NAME: usize = 36;
 /// The height of a bar chart in SVG units.
 const HEIGHT: f64 = 204.0;
 
-/// The rectangle in which the bars of a chart are drawn.
 struct BarFrame {
     top: f64,
     room: f64,

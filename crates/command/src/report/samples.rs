@@ -197,7 +197,6 @@ fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: 
     );
 }
 
-/// Writes the attention weights of each target token over the source tokens, as a table.
 fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Alignment) {
     if weights.is_empty() {
         return;
