@@ -1,5 +1,4 @@
-//! The command `unpadded bench`: measures the speed of training and prediction, and the peak rates of the machine. The
-//! command writes no file.
+//! `unpadded bench`: measures training, prediction and the peak rates of the machine, and writes no file.
 
 use std::io::Error;
 use std::io::ErrorKind::Interrupted;

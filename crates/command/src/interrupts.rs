@@ -1,5 +1,4 @@
-//! Handling of signals outside of a training: while an output file is written, the first signal ends the command after its
-//! temporary file is removed; while a test file is scored, it ends the command with a message.
+//! Signals outside of a training end the command: after its temporary file is removed, or with a message.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -177,11 +177,12 @@ impl<'a> AnswerProgress<'a> {
             self.records += 1;
             let answer = match &question.text {
                 Err(why) => Err(plain(why)),
-                Ok(_) => found.next().unwrap_or_else(|| Err("expected an answer, got none".to_owned())),
+                Ok(_) => {
+                    let answer =
+                        found.next().unwrap_or_else(|| Err("expected an answer, got none".to_owned()));
+                    answer.map_err(|why| format!("{}:{}: {why}", questions.name(), question.line))
+                }
             };
-            let place = || format!("{}:{}", questions.name(), question.line);
-            let answer =
-                answer.map_err(|why| if question.text.is_ok() { format!("{}: {why}", place()) } else { why });
             let cells = match answer {
                 Ok(answer) => {
                     self.empty += u64::from(answer == Answer::Empty);

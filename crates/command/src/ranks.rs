@@ -1,5 +1,4 @@
-//! The processes of a distributed training, which an MPI launcher (`mpirun`, `srun`) starts together, and the rank of this
-//! process.
+//! The processes of a distributed training, which an MPI launcher (`mpirun`, `srun`) starts, and the rank of this one.
 
 use std::path::Path;
 use std::time::Duration;

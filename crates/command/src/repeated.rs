@@ -1,5 +1,4 @@
-//! The flags `--seeds` and `--folds` of `unpadded train`: one config is trained several times, and the command prints the
-//! mean and the standard deviation of the scores.
+//! The flags `--seeds` and `--folds` of `unpadded train`: several trainings, their mean and standard deviation.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,4 @@
-//! Run folders: a run folder has the resolved config, the metrics of each epoch, the checkpoints, TensorBoard events and the
-//! report of a training.
+//! Run folders: the resolved config, the metrics of each epoch, checkpoints, TensorBoard events and the report.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};

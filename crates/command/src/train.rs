@@ -71,8 +71,7 @@ impl Train {
     /// Returns the requested config: a config file or the defaults of the task, changed by the flags.
     fn config(&self) -> Outcome<Config> {
         let mut config = match &self.resume {
-            Some(folder) if run::several(folder) => self.wanted.over(file::resumed(folder)?)?,
-            Some(folder) if !run::last(folder).is_file() => {
+            Some(folder) if !run::several(folder) && !run::last(folder).is_file() => {
                 run::check_file(&run::last(folder))?;
                 let name = word(folder);
                 let got = match run::is_run(folder) {

@@ -1,5 +1,4 @@
-//! The commands `unpadded export` and `unpadded import`: weights in safetensors files, with the parameter names of PyTorch, and
-//! models with weights of 8-bit integers.
+//! `unpadded export` and `unpadded import`: safetensors files with PyTorch's names, and models of 8-bit integers.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,4 @@
-//! Line charts as SVG. Lines have gaps at values that are not finite. The mouse pointer over an epoch shows the values of
-//! the epoch.
+//! Line charts as SVG: lines have gaps at values that are not finite; the mouse pointer shows the values of an epoch.
 
 use super::text::{self, LABEL, brief, escape, number, put};
 

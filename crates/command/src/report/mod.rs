@@ -1,10 +1,8 @@
-//! The report of a training: one HTML file without scripts or external files, readable on phones and desktops, in dark mode
-//! and on paper.
+//! The report of a training: one HTML file without scripts or external files, for screens, dark mode and paper.
 //!
-//! [`Page`] has the contents of a report; [`html`] writes the contents as HTML. The charts are SVG, and the shaded tables
-//! are HTML tables. The style sheet shows the values under the mouse pointer. The page has no script, and its content
-//! security policy forbids scripts. All text from data, configs and models passes through [`text::escape`] or
-//! [`text::cut`]; the latter shortens long text and adds the number of omitted characters.
+//! [`html`] writes a [`Page`]. Charts are SVG, shaded tables are HTML, and the style sheet shows values under the pointer.
+//! The content security policy forbids scripts. All text from data, configs and models passes through [`text::escape`]
+//! or [`text::cut`]; the latter shortens long text and adds the number of omitted characters.
 
 mod bars;
 mod chart;

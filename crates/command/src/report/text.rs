@@ -1,5 +1,4 @@
-//! Formatting of text and numbers for a page of a report. All text from data, configs and models passes through [`escape`]
-//! or [`cut`].
+//! Formatting of text and numbers for a report; text from outside passes through [`escape`] or [`cut`].
 
 use std::fmt::Display;
 
