@@ -65,12 +65,11 @@ pub(super) fn lengths(told: &Lengths) -> String {
     let [texts, unit] = told.of;
     let mut out = format!("<figure class=\"card\">\n<figcaption>Lengths of the {texts}</figcaption>\n");
     let most = bars.iter().copied().max().unwrap_or(1).max(1);
+    let measured = format!("median {}, longest {} {unit}", count(median as u64), count(longest as u64));
+    let lengths = counted(sorted.len() as u64, "length", "lengths");
     put!(
         out,
-        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Histogram of {}: median {}, longest {} {unit}.\">\n",
-        counted(sorted.len() as u64, "length", "lengths"),
-        count(median as u64),
-        count(longest as u64)
+        "<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Histogram of {lengths}: {measured}.\">\n"
     );
     let frame = BarFrame::new(10.0, bars.len());
     let step = nice(most as f64 / 4.0).max(1.0) as u64;
@@ -93,14 +92,8 @@ pub(super) fn lengths(told: &Lengths) -> String {
             frame.label(&mut out, "tick", frame.left(i), &number(from as f64));
         }
     }
-    put!(
-        out,
-        "</svg>\n<p class=\"note\">{}; mean {}, median {}, longest {} {unit}.",
-        counted(sorted.len() as u64, "text", "texts"),
-        number(mean),
-        count(median as u64),
-        count(longest as u64)
-    );
+    let (texts, mean) = (counted(sorted.len() as u64, "text", "texts"), number(mean));
+    put!(out, "</svg>\n<p class=\"note\">{texts}; mean {mean}, {measured}.");
     if told.padded > told.tokens {
         put!(
             out,
@@ -130,14 +123,10 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     let shown = |value: f64| if told.unit == Unit::Share { percent(value) } else { number(value) };
     let step = nice(most.max(1e-3) / 4.0);
     let top_tick = step * (most.max(1e-3) / step - 1e-9).ceil();
+    let [texts, of, by] = [texts, &told.of, &told.by].map(|text| brief(text, LABEL));
     let mut out = format!(
-        "<figure class=\"card\">\n<figcaption>{}: {} by {}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         role=\"img\" aria-label=\"{} by {}.",
-        brief(texts, LABEL),
-        brief(&told.of, LABEL),
-        brief(&told.by, LABEL),
-        brief(&told.of, LABEL),
-        brief(&told.by, LABEL)
+        "<figure class=\"card\">\n<figcaption>{texts}: {of} by {by}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         role=\"img\" aria-label=\"{of} by {by}."
     );
     // The ranges of `tokens read before` count tokens; all other ranges count texts.
     let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };

@@ -73,16 +73,12 @@ fn matrix(out: &mut String, confusion: &Confusion) {
                 continue;
             }
             let kind = if truth == predicted { "right" } else { "wrong" };
-            let share = times as f64 / sum as f64;
+            let (share, [name, other]) =
+                (times as f64 / sum as f64, [name, other].map(|of| brief(of, LABEL)));
+            let ([times, sum], part) = ([times, sum].map(count), percent(share));
             put!(
                 out,
-                "<td class=\"{kind}\" style=\"--v:{share:.3}\" title=\"true {}, predicted {}: {} of {} ({})\">{}</td>",
-                brief(name, LABEL),
-                brief(other, LABEL),
-                count(times),
-                count(sum),
-                percent(share),
-                count(times)
+                "<td class=\"{kind}\" style=\"--v:{share:.3}\" title=\"true {name}, predicted {other}: {times} of {sum} ({part})\">{times}</td>"
             );
         }
         put!(out, "<td class=\"sum\">{}</td></tr>\n", ratio(confusion.count(truth, truth), sum));
@@ -139,14 +135,11 @@ fn pairs(out: &mut String, confusion: &Confusion) {
     );
     for &(times, truth, predicted) in wrong.iter().take(PAIRS) {
         let name = |class: usize| confusion.labels.get(class).map_or_else(String::new, |l| label(l));
+        let (wide, share) = (100.0 * times as f64 / most as f64, ratio(times, confusion.row_sum(truth)));
+        let (truth, predicted, times) = (name(truth), name(predicted), count(times));
         put!(
             out,
-            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td class=\"bar wrong\" style=\"--w:{:.1}%\">{}</td></tr>\n",
-            name(truth),
-            name(predicted),
-            count(times),
-            100.0 * times as f64 / most as f64,
-            ratio(times, confusion.row_sum(truth))
+            "<tr><th scope=\"row\">{truth}</th><td class=\"text\">{predicted}</td><td>{times}</td><td class=\"bar wrong\" style=\"--w:{wide:.1}%\">{share}</td></tr>\n"
         );
     }
     out.push_str("</tbody>\n</table>\n</div>\n");
@@ -175,13 +168,10 @@ pub(super) fn numbers(of: &[[f64; 2]]) -> String {
     let each = (digits as f64 * DIGIT / room).ceil().max(1.0) as usize;
     square(&mut out, &ticks, each, top + side + 18.0);
     for [truth, found] in pairs.iter().step_by(pairs.len().div_ceil(POINTS)) {
+        let (x, y, [truth, found]) = (x(*truth), y(*found), [*truth, *found].map(number));
         put!(
             out,
-            "<circle class=\"spot\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"><title>true {}, predicted {}</title></circle>\n",
-            x(*truth),
-            y(*found),
-            number(*truth),
-            number(*found)
+            "<circle class=\"spot\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"><title>true {truth}, predicted {found}</title></circle>\n"
         );
     }
     let names = if scale.log { " (logarithmic)" } else { "" };

@@ -30,12 +30,11 @@ pub(super) fn mistakes(mistakes: &[Mistake], of: &str) -> String {
     }
     out.push_str("</p>\n<ol class=\"samples\">\n");
     for mistake in mistakes.iter().take(SAMPLES) {
+        let [found, truth] = [&mistake.predicted, &mistake.truth].map(|of| label(of));
+        let size = cut(&mistake.size, LABEL);
         put!(
             out,
-            "<li class=\"card\">\n<p class=\"verdict\"><span class=\"bad\">{}</span> {}, <span class=\"soft\">in truth</span> <b>{}</b></p>\n",
-            label(&mistake.predicted),
-            cut(&mistake.size, LABEL),
-            label(&mistake.truth)
+            "<li class=\"card\">\n<p class=\"verdict\"><span class=\"bad\">{found}</span> {size}, <span class=\"soft\">in truth</span> <b>{truth}</b></p>\n"
         );
         let most = weights(mistake);
         for (name, words) in &mistake.texts {
@@ -77,11 +76,8 @@ fn shaded(out: &mut String, words: &[(String, f32)], most: Option<f32>) {
         if share.abs() < 0.04 {
             put!(out, "<span class=\"w\" title=\"{told}\">{word}</span> ");
         } else {
-            put!(
-                out,
-                "<span class=\"w {kind}\" style=\"--v:{:.2}\" title=\"{told}\">{word}</span> ",
-                share.abs()
-            );
+            let shade = share.abs();
+            put!(out, "<span class=\"w {kind}\" style=\"--v:{shade:.2}\" title=\"{told}\">{word}</span> ");
         }
     }
     more(out, words.len());
@@ -139,12 +135,8 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
                 attention.iter().for_each(|of| attended(&mut out, of));
             }
             Example::Written { beginning, text } => {
-                put!(
-                    out,
-                    "<p class=\"written\" dir=\"auto\"><b>{}</b>{}</p>\n",
-                    cut(beginning, TEXT),
-                    cut(text, TEXT)
-                );
+                let [beginning, text] = [beginning, text].map(|text| cut(text, TEXT));
+                put!(out, "<p class=\"written\" dir=\"auto\"><b>{beginning}</b>{text}</p>\n");
             }
         }
         out.push_str("</li>\n");
@@ -190,11 +182,8 @@ fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: 
     row(out, "source", "", source);
     distinct(truths.iter()).into_iter().for_each(|truth| row(out, "reference", "", truth));
     row(out, &format!("written <span class=\"{class}\">{mark}</span>"), "made", target);
-    put!(
-        out,
-        "<div><dt>score</dt><dd><span class=\"{class}\">{is}</span>, chrF {}</dd></div></dl>\n",
-        percent(chrf)
-    );
+    let chrf = percent(chrf);
+    put!(out, "<div><dt>score</dt><dd><span class=\"{class}\">{is}</span>, chrF {chrf}</dd></div></dl>\n");
 }
 
 fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Alignment) {
@@ -206,26 +195,18 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
     for (token, row) in written.iter().zip(weights).take(TOKENS) {
         put!(out, "<tr><th scope=\"row\"><bdi>{}</bdi></th>", piece(token));
         for (of, weight) in source.iter().zip(row).take(TOKENS) {
-            let share = f64::from(*weight);
-            put!(
-                out,
-                "<td style=\"--v:{:.2}\" title=\"{} → {}: {}\"></td>",
-                if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 },
-                piece(token),
-                piece(of),
-                percent(share)
-            );
+            let (share, token, of) = (f64::from(*weight), piece(token), piece(of));
+            let shade = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
+            let share = percent(share);
+            put!(out, "<td style=\"--v:{shade:.2}\" title=\"{token} → {of}: {share}\"></td>");
         }
         out.push_str("</tr>\n");
     }
     out.push_str(END);
     let more = source.len().max(written.len()).saturating_sub(TOKENS);
     if more > 0 {
-        put!(
-            out,
-            "<p class=\"note\">The first {TOKENS} tokens; up to {} more are not shown.</p>\n",
-            count(more as u64)
-        );
+        let more = count(more as u64);
+        put!(out, "<p class=\"note\">The first {TOKENS} tokens; up to {more} more are not shown.</p>\n");
     }
 }
 
