@@ -334,12 +334,9 @@ fn stats(texts: &Texts) -> Outcome<()> {
     })?;
     said.iter().try_for_each(|line| console.more(line))?;
     if !lengths.is_empty() {
+        let [low, high, middle, most] = [0.0, 1.0, 0.5, 0.95].map(at);
         console.result(format!(
-            "lengths in tokens: {} to {}, median {}, 19 in 20 have at most {}",
-            at(0.0),
-            at(1.0),
-            at(0.5),
-            at(0.95)
+            "lengths in tokens: {low} to {high}, median {middle}, 19 in 20 have at most {most}"
         ))?;
     }
     console.result(format!(

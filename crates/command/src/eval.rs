@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::Value;
 use unpadded_recipes::{
-    Config, Disagreement, Evaluation, Model, ModelComparison, ModelDifference, compare, scores,
+    Config, Disagreement, Evaluation, Figure, Model, ModelComparison, ModelDifference, compare, scores,
 };
 use unpadded_text::text_of_path;
 
@@ -114,14 +114,10 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
     for name in show::distinct(scored.iter().flat_map(|of| &of.figures).map(|figure| figure.name)) {
         let mut row = vec![show::named(name).to_owned()];
         row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == name) {
-            Some(figure) if figure.interval.is_some() => {
-                format!(
-                    "{} ({})",
-                    show::shown(figure.unit, figure.value),
-                    show::interval(figure.unit, figure.interval)
-                )
+            Some(Figure { unit, value, interval, .. }) => {
+                let interval = interval.map(|_| format!(" ({})", show::interval(*unit, *interval)));
+                show::shown(*unit, *value) + &interval.unwrap_or_default()
             }
-            Some(figure) => show::shown(figure.unit, figure.value),
             None => "–".to_owned(),
         }));
         figures.rows.push(row);

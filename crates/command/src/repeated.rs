@@ -214,17 +214,11 @@ impl RepeatedTraining {
             _ => format!("fold {number} of {}", self.count),
         };
         let metric = figures["metric"].as_str().unwrap_or_default();
-        let test =
-            figures["test"].as_f64().map(|test| format!("; test {metric}: {test:.2}{}", unit(figures)));
-        format!(
-            "{name}: held-out {metric}: {:.2}{}, in epoch {} of {}{}{}",
-            figures["value"].as_f64().unwrap_or(f64::NAN),
-            unit(figures),
-            figures["epoch"],
-            figures["epochs"],
-            computed_in(config.training.precision),
-            test.unwrap_or_default()
-        )
+        let (unit, value) = (unit(figures), figures["value"].as_f64().unwrap_or(f64::NAN));
+        let test = figures["test"].as_f64().map(|test| format!("; test {metric}: {test:.2}{unit}"));
+        let (epoch, epochs, test) = (&figures["epoch"], &figures["epochs"], test.unwrap_or_default());
+        let precision = computed_in(config.training.precision);
+        format!("{name}: held-out {metric}: {value:.2}{unit}, in epoch {epoch} of {epochs}{precision}{test}")
     }
 
     fn object(&self, ended: &[Value]) -> Value {
@@ -251,11 +245,9 @@ impl RepeatedTraining {
         for (of, name) in [("held-out", "value"), ("test", "test")] {
             let (Some(spread), Some(first)) = (Spread::of(ended, name), ended.first()) else { continue };
             let metric = first["metric"].as_str().unwrap_or_default();
+            let (shown, unit, count) = (spread.shown(), unit(first), spread.count);
             console.result(format!(
-                "{of} {metric}: {}{}, mean and standard deviation of {} {several}",
-                spread.shown(),
-                unit(first),
-                spread.count
+                "{of} {metric}: {shown}{unit}, mean and standard deviation of {count} {several}"
             ))?;
         }
         let first = ended.first().and_then(|of| of["run"].as_str()).unwrap_or_default();

@@ -95,12 +95,11 @@ pub(super) fn lengths(told: &Lengths) -> String {
     let (texts, mean) = (counted(sorted.len() as u64, "text", "texts"), number(mean));
     put!(out, "</svg>\n<p class=\"note\">{texts}; mean {mean}, {measured}.");
     if told.padded > told.tokens {
+        let share = percent((told.padded - told.tokens) as f64 / told.padded as f64);
+        let [padded, tokens] = [told.padded, told.tokens].map(count);
         put!(
             out,
-            " Padding each batch to its longest text would have made {} rows out of {}; <b>{}</b> of the rows would have been padding.",
-            count(told.padded),
-            count(told.tokens),
-            percent((told.padded - told.tokens) as f64 / told.padded as f64)
+            " Padding each batch to its longest text would have made {padded} rows out of {tokens}; <b>{share}</b> of the rows would have been padding."
         );
     }
     out + "</p>\n</figure>\n"

@@ -230,12 +230,9 @@ fn reading(
     (from, at, to): (f64, f64, f64),
     axes: &Axes,
 ) {
-    let (height, bottom) = (HEIGHT - TOP, HEIGHT - BOTTOM);
-    put!(
-        out,
-        "<g class=\"at\"><rect class=\"hit\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{height}\"/>",
-        to - from
-    );
+    let (height, bottom, wide) = (HEIGHT - TOP, HEIGHT - BOTTOM, to - from);
+    out.push_str("<g class=\"at\">");
+    put!(out, "<rect class=\"hit\" x=\"{from:.1}\" y=\"{TOP}\" width=\"{wide:.1}\" height=\"{height}\"/>");
     let mut text = format!("epoch {epoch}{}", if best { ", the best" } else { "" });
     let read = lines.iter().filter_map(|line| Some((line, line.values.get(i).copied().flatten()?)));
     let read: Vec<(&Line<'_>, f64)> = read.collect();
@@ -246,19 +243,12 @@ fn reading(
     if !named {
         put!(out, "<title>{text}</title>");
     }
-    put!(
-        out,
-        "<g class=\"tip\"><rect class=\"cover\" x=\"{LEFT}\" y=\"0\" width=\"{}\" height=\"24\"/>",
-        WIDTH - LEFT
-    );
+    let wide = WIDTH - LEFT;
+    put!(out, "<g class=\"tip\"><rect class=\"cover\" x=\"{LEFT}\" y=\"0\" width=\"{wide}\" height=\"24\"/>");
     put!(out, "<line class=\"cross\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>");
     for (line, value) in read.iter().filter(|(_, value)| value.is_finite()) {
-        put!(
-            out,
-            "<circle class=\"dot {}\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"3.5\"/>",
-            line.class,
-            axes.y(*value)
-        );
+        let (class, y) = (line.class, axes.y(*value));
+        put!(out, "<circle class=\"dot {class}\" cx=\"{at:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>");
     }
     let text = if named { text } else { format!("epoch {epoch}") };
     put!(out, "<text class=\"read\" x=\"{}\" y=\"16\">{text}</text></g></g>\n", LEFT + 6.0);

@@ -23,15 +23,9 @@ pub(super) fn confusion(confusion: &Confusion) -> String {
     }
     let mut out = String::from("<div class=\"confused\">\n");
     let right: u64 = (0..classes).map(|c| confusion.count(c, c)).sum();
-    put!(
-        out,
-        "<h3>Confusion of {}s</h3>\n<p>{} of {} right ({}), {}.</p>\n",
-        cut(&confusion.of, LABEL),
-        count(right),
-        count(total),
-        percent(right as f64 / total as f64),
-        counted(classes as u64, "class", "classes")
-    );
+    let (share, number) = (percent(right as f64 / total as f64), counted(classes as u64, "class", "classes"));
+    let (of, [right, total]) = (cut(&confusion.of, LABEL), [right, total].map(count));
+    put!(out, "<h3>Confusion of {of}s</h3>\n<p>{right} of {total} right ({share}), {number}.</p>\n");
     if classes > CLASSES {
         pairs(&mut out, confusion)
     } else {
@@ -232,28 +226,22 @@ pub(super) fn calibration(bins: &[Bin]) -> String {
     }
     put!(out, "<path class=\"line dev\" d=\"{path}\"/>\n");
     for bin in bins.iter().filter(finite) {
-        let (at, tall) = (x(bin.confidence), foot * bin.count as f64 / most.max(1) as f64 * 0.85);
+        let [stated, right] = [bin.confidence, bin.accuracy].map(percent);
+        let of = counted(bin.count, "prediction", "predictions");
+        let (at, from, to) = (x(bin.confidence), y(bin.confidence), y(bin.accuracy));
+        let tall = foot * bin.count as f64 / most.max(1) as f64 * 0.85;
+        let (left, upper, tall) = (at - 5.0, top + side + foot - tall, tall.max(0.8));
         put!(
             out,
-            "<g class=\"point\"><title>stated {}, right {}, {}</title><line class=\"gap\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
-             <circle class=\"dot dev\" cx=\"{at:.1}\" cy=\"{:.1}\" r=\"4\"/>\
-             <rect class=\"fill\" x=\"{:.1}\" y=\"{:.1}\" width=\"10\" height=\"{:.1}\"/></g>\n",
-            percent(bin.confidence),
-            percent(bin.accuracy),
-            counted(bin.count, "prediction", "predictions"),
-            y(bin.confidence),
-            y(bin.accuracy),
-            y(bin.accuracy),
-            at - 5.0,
-            top + side + foot - tall,
-            tall.max(0.8)
+            "<g class=\"point\"><title>stated {stated}, right {right}, {of}</title><line class=\"gap\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>\
+             <circle class=\"dot dev\" cx=\"{at:.1}\" cy=\"{to:.1}\" r=\"4\"/>\
+             <rect class=\"fill\" x=\"{left:.1}\" y=\"{upper:.1}\" width=\"10\" height=\"{tall:.1}\"/></g>\n"
         );
     }
+    let (middle, low) = (x(0.5), height - 4.0);
     put!(
         out,
-        "<text class=\"tick mid\" x=\"{}\" y=\"{}\">stated probability; below, how often</text>\n",
-        x(0.5),
-        height - 4.0
+        "<text class=\"tick mid\" x=\"{middle}\" y=\"{low}\">stated probability; below, how often</text>\n"
     );
     put!(
         out,

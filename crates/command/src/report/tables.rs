@@ -19,12 +19,10 @@ pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(
     for (at, table) in tested.tables.iter().enumerate() {
         // A table that equals an earlier table is left out: the strict chunk scores often equal the scores of conlleval.
         match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
-            Some(before) => put!(
-                out,
-                "<p class=\"note\">The scores by “{}” equal those by “{}”.</p>\n",
-                cut(&table.of, LABEL),
-                cut(&before.of, LABEL)
-            ),
+            Some(before) => {
+                let [of, other] = [&table.of, &before.of].map(|of| cut(of, LABEL));
+                put!(out, "<p class=\"note\">The scores by “{of}” equal those by “{other}”.</p>\n");
+            }
             None => classes_of(&mut out, table),
         }
     }

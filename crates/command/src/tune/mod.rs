@@ -307,14 +307,11 @@ impl Search<'_> {
             _ => "",
         };
         let left = state.budget - self.before - self.begun.elapsed().as_secs_f64();
+        let [left, budget] = [left, state.budget].map(budget::shown);
+        let (Trial { number, epochs, .. }, all) = (trial, self.config.training.epochs);
+        let metric = &state.metric;
         terminal::say(format!(
-            "trial {}: {} of {} epochs{why}, held-out {} {value}; {} of {} left",
-            trial.number,
-            trial.epochs,
-            self.config.training.epochs,
-            state.metric,
-            budget::shown(left),
-            budget::shown(state.budget)
+            "trial {number}: {epochs} of {all} epochs{why}, held-out {metric} {value}; {left} of {budget} left"
         ));
     }
 
@@ -339,13 +336,8 @@ impl Search<'_> {
         };
         let config = self.config(best)?;
         let epochs = config.training.epochs;
-        let said = format!(
-            "trial {}, held-out {} {} in epoch {epoch} of {}",
-            best.number,
-            state.metric,
-            state.shown(value),
-            best.epochs
-        );
+        let (metric, shown, Trial { number, epochs: all, .. }) = (&state.metric, state.shown(value), best);
+        let said = format!("trial {number}, held-out {metric} {shown} in epoch {epoch} of {all}");
         let toml = config.commented();
         self.folder
             .write("best.toml", &format!("# The best of {} trials: {said}.\n{toml}", state.trials.len()))?;
