@@ -196,10 +196,8 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
 
 fn parameters(checkpoint: &Checkpoint) -> usize {
     let parameters = checkpoint.program.parameters().map(|id| &checkpoint.program.var(id).name);
-    parameters
-        .filter_map(|name| checkpoint.tensors.get(name))
-        .map(|x| x.shape().iter().product::<usize>())
-        .sum()
+    let tensors = parameters.filter_map(|name| checkpoint.tensors.get(name));
+    tensors.map(|x| x.shape().iter().product::<usize>()).sum()
 }
 
 /// Returns the total time of each kind of operator, separately for each pass (forward, backward), the longest time first.

@@ -101,13 +101,13 @@ impl Inspect {
         let beside = super::run::last(&self.which.path);
         let training = if beside.is_file() { Some(Checkpoint::load(beside)?) } else { None };
         let of = training.as_ref().unwrap_or(&checkpoint);
-        let sizes: Vec<(&str, Vec<usize>, usize)> = checkpoint
-            .program
-            .parameters()
-            .map(|id| checkpoint.program.var(id))
-            .filter_map(|var| Some((var.name.as_str(), checkpoint.tensors.get(&var.name)?)))
-            .map(|(name, value)| (name, value.shape().to_vec(), value.shape().iter().product()))
-            .collect();
+        let sized = |id| {
+            let name = checkpoint.program.var(id).name.as_str();
+            let shape = checkpoint.tensors.get(name)?.shape();
+            Some((name, shape.to_vec(), shape.iter().product()))
+        };
+        let sizes: Vec<(&str, Vec<usize>, usize)> =
+            checkpoint.program.parameters().filter_map(sized).collect();
         let parameters: usize = sizes.iter().map(|(.., size)| size).sum();
         let (updates, states) = optimizer(of);
         let feeds = checkpoint.program.vars().filter(|(_, var)| var.role == VarRole::Feed);

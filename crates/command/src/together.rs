@@ -54,11 +54,8 @@ fn members(path: &Path) -> Outcome<Vec<PathBuf>> {
     }
     let saved = |run: &PathBuf| run::best(run).exists() || run::last(run).exists();
     let found: Vec<PathBuf> = run::members(path)?.into_iter().filter(saved).collect();
-    terminal::say(format!(
-        "--ensemble {name}: joins {} run{}",
-        found.len(),
-        if found.len() == 1 { "" } else { "s" }
-    ));
+    let plural = if found.len() == 1 { "" } else { "s" };
+    terminal::say(format!("--ensemble {name}: joins {} run{plural}", found.len()));
     let missing: Vec<String> =
         planned(path)?.into_iter().filter(|run| !found.contains(&path.join(run))).collect();
     if !missing.is_empty() {

@@ -207,11 +207,10 @@ impl Train {
         let (console, unit) = (self.console, show::sign(*unit));
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
+        let (value, epochs, precision) =
+            (percent * value, report.epochs, computed_in(config.training.precision));
         console.result(format!(
-            "held-out {metric}: {:.2}{unit}, best epoch {epoch} of {}{}",
-            percent * value,
-            report.epochs,
-            computed_in(config.training.precision)
+            "held-out {metric}: {value:.2}{unit}, best epoch {epoch} of {epochs}{precision}"
         ))?;
         if let (Some((scored, _)), false) = (held, console.quiet) {
             show::print(scored, console)?;
@@ -277,7 +276,7 @@ impl Train {
                 ("task", model.task().name().into()),
                 ("dataset", name.as_str().into()),
                 ("metric", metric.into()),
-                ("value", json::number(percent * value)),
+                ("value", json::number(value)),
                 ("held_out_scores", held.map_or(Value::Null, |(_, object)| object.clone())),
                 ("test", test.map_or(Value::Null, |x| json::number(percent * x))),
                 ("test_scores", tested.map_or(Value::Null, |(_, object)| object.clone())),

@@ -27,20 +27,13 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
         return GraphLayout::default();
     }
     let mut graph = VisualGraph::new(Orientation::TopToBottom);
-    let nodes: Vec<_> = sizes
-        .iter()
-        .enumerate()
-        .map(|(i, &[width, height])| {
-            graph.add_node(Element::create_with_properties(
-                // The crate `layout` uses the given size for a box with an empty text.
-                ShapeKind::Box(String::new()),
-                StyleAttr::simple(),
-                Orientation::TopToBottom,
-                Point::new(width, height),
-                i.to_string(),
-            ))
-        })
-        .collect();
+    let node = |(i, &[width, height]): (usize, &Pair)| {
+        // The crate `layout` uses the given size for a box with an empty text.
+        let (kind, size) = (ShapeKind::Box(String::new()), Point::new(width, height));
+        let (style, down) = (StyleAttr::simple(), Orientation::TopToBottom);
+        graph.add_node(Element::create_with_properties(kind, style, down, size, i.to_string()))
+    };
+    let nodes: Vec<_> = sizes.iter().enumerate().map(node).collect();
     for &(from, to) in arrows {
         graph.add_edge(Arrow::default(), nodes[from], nodes[to]);
     }

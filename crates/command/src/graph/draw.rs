@@ -91,10 +91,8 @@ pub(super) fn svg(program: &Program, all: bool) -> String {
         let picture = block(program, id, all, &mut drawn);
         drawn.insert(id, picture);
     }
-    let Picture { body, size } = blocks
-        .first()
-        .and_then(|root| drawn.remove(root))
-        .unwrap_or(Picture { body: String::new(), size: [0.0; 2] });
+    let whole = blocks.first().and_then(|root| drawn.remove(root));
+    let Picture { body, size } = whole.unwrap_or(Picture { body: String::new(), size: [0.0; 2] });
     let [width, height] = size.map(|of| of + 2.0 * MARGIN);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\

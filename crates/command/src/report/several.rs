@@ -119,12 +119,9 @@ fn curves(out: &mut String, runs: &[Run]) {
                 };
                 epochs.iter().map(at_epoch).collect()
             };
-            let lines: Vec<Line<'_>> = runs
-                .iter()
-                .zip(&colours)
-                .map(|(run, class)| Line { name: &run.name, class, values: values(run) })
-                .filter(|line| line.values.iter().any(Option::is_some))
-                .collect();
+            let all = runs.iter().zip(&colours);
+            let lines = all.map(|(run, class)| Line { name: &run.name, class, values: values(run) });
+            let lines: Vec<Line<'_>> = lines.filter(|line| line.values.iter().any(Option::is_some)).collect();
             let title = format!("{part} {name}");
             cards.push_str(&chart::overlay(&title, &epochs, &lines));
         }
@@ -224,17 +221,15 @@ fn classes<'a>(out: &mut String, runs: &'a [Run]) {
     }
 }
 
-fn f1(out: &mut String, of: &str, runs: &[(usize, &Run, &[ClassRow])]) {
+fn f1<'a>(out: &mut String, of: &str, runs: &[(usize, &Run, &'a [ClassRow])]) {
     let mut support: BTreeMap<&str, u64> = BTreeMap::new();
     for row in runs.iter().flat_map(|(.., rows)| *rows) {
         support.entry(&row.name).or_insert(row.support);
     }
     let mut order: Vec<(&str, u64)> = support.into_iter().collect();
     order.sort_by_key(|&(_, support)| Reverse(support));
-    let found: Vec<BTreeMap<&str, f64>> = runs
-        .iter()
-        .map(|(.., rows)| rows.iter().map(|row| (row.name.as_str(), row.scores[2])).collect())
-        .collect();
+    let scores = |rows: &'a [ClassRow]| rows.iter().map(|row| (row.name.as_str(), row.scores[2])).collect();
+    let found: Vec<BTreeMap<&str, f64>> = runs.iter().map(|(.., rows)| scores(rows)).collect();
     put!(out, "<h3>Each {}</h3>\n", cut(of, LABEL));
     let columns = runs.iter().map(|&(at, run, _)| named(at, run));
     let head = [cut(of, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]);
