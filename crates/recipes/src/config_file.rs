@@ -78,7 +78,10 @@ impl Space {
         let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
         let space = parse("space", &text).at_caller()?.1.unwrap_or_default();
         let train = config.data.train.as_ref().filter(|_| config.run.task == Task::Classify);
-        let of_rows = train.map(|train| rows::are_meant(config, &path_of_text(train))).transpose().at_caller()?;
+        let of_rows = train
+            .map(|train| rows::are_meant(config, &unpadded_text::path_of_text(train)))
+            .transpose()
+            .at_caller()?;
         let of_words = |name: &str| name.starts_with("text.") || WORDS.contains(&name);
         let decided = |name: &str| match config.training.from {
             _ if of_rows == Some(true) && of_words(name) => true,

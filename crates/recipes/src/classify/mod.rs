@@ -33,9 +33,7 @@ use unpadded::Variable;
 use unpadded::data::{Fingerprint, Limits, Loader, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::predict::Predictor;
 use unpadded::{Error, ErrorKind, Result};
-use unpadded_text::{
-    LabelNotation, LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _, path_of_text,
-};
+use unpadded_text::{LabelNotation, LabelledText, LabelledTexts, QuestionKind, ReadOptions, Record as _};
 
 const TABLES: [Table; 6] = [
     Table::new(net::TABLE, WORDS, &[0]),
