@@ -13,7 +13,7 @@ use unpadded::optimizer::{Adam, Schedule};
 use unpadded::predict::Predictor;
 use unpadded::train::{Trainer, Until};
 use unpadded::{Builder, DType, Result, Variable};
-use unpadded_text::TaggedTexts;
+use unpadded_text::{TaggedTexts, scheme_of};
 
 const TEXTS: usize = 16; // a batch
 
@@ -43,7 +43,7 @@ fn network(of: &Vocabularies, [train, dev]: [&TaggedTexts; 2], epochs: u64) -> R
     let h = x.stacked(Stacked::new(Lstm::new(160), 1).bidirectional());
 
     let tags = net.feed_like("tags", DType::I64, &[], words);
-    let tagging = TaggedTexts::scheme([train, dev])?;
+    let tagging = scheme_of(&[train, dev])?;
     let names = tagging.standard(&of.tags)?;
     let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&names)?));
     let scores = h.dropout(0.5).linear(of.tags.len());

@@ -194,39 +194,6 @@ impl<R> DataSet<R> {
     pub fn records(&self) -> &[R] {
         &self.records
     }
-
-    /// Makes a data set of some of the records, under another name.
-    fn part(&self, name: String, records: Vec<R>) -> Self {
-        Self::of_records(name, records, self.read_as.clone())
-    }
-
-    /// Divides the records into a training, a held-out and a test part, which are returned in this order. A record is in the
-    /// test part if `number` returns 0 for the record, and in the held-out part if `number` returns 1. Every other record is in
-    /// the training part. `number` may be a hash that other programs use, too, so that all programs make the same three parts.
-    ///
-    /// ```
-    /// use unpadded_text::{Pairs, TextFile};
-    /// let words = TextFile::embedded("some.tsv", "go\tg ow\nseven\ts eh v ah n\nrain\tr ey n\n");
-    /// let [train, dev, test] = Pairs::of_lines(&words)?.divide_by(|pair| pair.source.len() as u64 % 4);
-    /// assert_eq!([train, dev, test].map(|part| part.records()[0].source.clone()), ["go", "seven", "rain"]);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    #[must_use]
-    pub fn divide_by(mut self, number: impl Fn(&R) -> u64) -> [Self; 3] {
-        let mut parts = [Vec::new(), Vec::new(), Vec::new()];
-        for record in std::mem::take(&mut self.records) {
-            let [train, dev, test] = &mut parts;
-            match number(&record) {
-                0 => test.push(record),
-                1 => dev.push(record),
-                _ => train.push(record),
-            }
-        }
-        let [train, dev, test] = parts;
-        let dev = self.part(held_name(&self.name), dev);
-        let test = self.part(format!("{}, test", self.name), test);
-        [Self { records: train, ..self }, dev, test]
-    }
 }
 
 impl<R, S: DataStorage<R>> DataSet<R, S> {

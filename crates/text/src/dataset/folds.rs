@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 
 use super::data_set::{DataSet, Record};
 
@@ -50,16 +49,9 @@ struct Group {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Holds out one fold: returns the remaining records, then the records of the fold. The folds depend on the seed
-    /// and on the records, but not on the order of the records. If [`Self::hold_out`] never separates two records, both
-    /// are in the same fold. All folds have about the same number of records, and about the same number of records per
-    /// label.
-    pub fn hold_out_fold(self, fold: Fold, seed: u64) -> (Self, Self) {
-        let held = self.fold_keys(fold, seed);
-        self.hold_out_by(Arc::new(move |record| held.contains(&record.held_out_key(seed))))
-    }
-
-    /// Returns the keys ([`Record::held_out_key`]) of the records in a fold, as [`Self::hold_out_fold`] holds them out.
+    /// Returns the keys ([`Record::held_out_key`]) of the records in a fold. The folds depend on the seed and on the
+    /// records, but not on the order of the records. If [`Self::hold_out`] never separates two records, both are in the
+    /// same fold. All folds have about the same number of records, and about the same number of records per label.
     pub fn fold_keys(&self, fold: Fold, seed: u64) -> HashSet<u64> {
         let mut groups: HashMap<u64, Group> = HashMap::new();
         for record in self.records() {
@@ -120,9 +112,15 @@ fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
 
     use super::*;
     use crate::{LabelledText, LabelledTexts};
+
+    fn divided(texts: &LabelledTexts, fold: Fold, seed: u64) -> (LabelledTexts, LabelledTexts) {
+        let held = texts.fold_keys(fold, seed);
+        texts.clone().hold_out_by(Arc::new(move |text| held.contains(&text.held_out_key(seed))))
+    }
 
     fn texts(count: usize) -> LabelledTexts {
         let label = |i: usize| if i.is_multiple_of(5) { "rare" } else { "frequent" };
@@ -132,7 +130,7 @@ mod tests {
     }
 
     fn held(texts: &LabelledTexts, number: u64, seed: u64) -> Vec<String> {
-        let (rest, held) = texts.clone().hold_out_fold(Fold::new(number, 5).unwrap(), seed);
+        let (rest, held) = divided(texts, Fold::new(number, 5).unwrap(), seed);
         assert_eq!(rest.records().len() + held.records().len(), texts.records().len());
         let rare = held.records().iter().filter(|text| text.label == "rare").count();
         assert!((7..=9).contains(&rare) && (39..=41).contains(&held.records().len()), "{rare}");
@@ -172,7 +170,7 @@ mod tests {
         };
         let mut seen = 0;
         for number in 1..=5 {
-            let (rest, held) = texts.clone().hold_out_fold(Fold::new(number, 5).unwrap(), 7);
+            let (rest, held) = divided(&texts, Fold::new(number, 5).unwrap(), 7);
             assert!(authors(&rest).is_disjoint(&authors(&held)));
             let rare = held.records().iter().filter(|text| text.label == "rare").count();
             assert!((14..=18).contains(&rare) && (56..=72).contains(&held.records().len()), "{rare}");
@@ -188,10 +186,10 @@ mod tests {
         let texts = texts(8);
         let sizes = (1..=3).map(|number| {
             let fold = Fold::new(number, 3).unwrap();
-            texts.clone().hold_out_fold(fold, 1).1.records().len()
+            divided(&texts, fold, 1).1.records().len()
         });
         assert_eq!(sizes.collect::<Vec<_>>(), [4, 2, 2]);
-        assert_eq!(texts.clone().hold_out_fold(Fold::new(9, 9).unwrap(), 1).1.records().len(), 0);
+        assert_eq!(divided(&texts, Fold::new(9, 9).unwrap(), 1).1.records().len(), 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::detect::tag_spelling::TagSurvey;
 use crate::format::conll::Columns;
 use crate::format::parallel;
 use crate::record::projection::Projection;
-use crate::source::reason::{Reason, wrong_format};
+use crate::source::reason::Reason;
 use crate::source::records::{self, Remark, Stream, shown};
 use crate::{DataSet, ReadOptions, Tagging, TextFile};
 
@@ -145,11 +145,6 @@ impl TaggedTexts {
         Ok(Self::new(&words.name(), read().at_caller()?))
     }
 
-    /// Returns whether every text has a label.
-    pub fn labelled(&self) -> bool {
-        self.records.iter().all(|text| text.label.is_some())
-    }
-
     /// Returns the vocabulary of the words; `form` returns the form in which a word is counted, such as its lower case.
     ///
     /// # Errors
@@ -179,33 +174,6 @@ impl TaggedTexts {
     pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
         let texts = all.into_iter().flat_map(|of| &of.records);
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
-    }
-
-    /// Detects the scheme and the spelling of the tags of several data sets; `ReadOptions::scheme` sets the scheme.
-    ///
-    /// # Errors
-    /// Fails if texts break the scheme. The message has the file and the line of the first text that breaks the scheme,
-    /// and the number of such texts.
-    #[track_caller]
-    pub fn scheme<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Tagging> {
-        let all: Vec<&dyn Passes<TaggedText>> = all.into_iter().map(|of| of as _).collect();
-        scheme(&all).at_caller()
-    }
-
-    /// Returns the labels of several data sets, sorted, with their counts.
-    ///
-    /// # Errors
-    /// Fails if no text has a label.
-    #[track_caller]
-    pub fn labels<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
-        let all: Vec<&TaggedTexts> = all.into_iter().collect();
-        let labels = || all.iter().flat_map(|of| &of.records).filter_map(|text| text.label.as_deref());
-        if labels().next().is_none() && !all.is_empty() {
-            let names: Vec<String> = all.iter().map(|of| format!("`{}`", of.name)).collect();
-            let what = format!("labels of the texts of {}", names.join(" and "));
-            return Err(wrong_format(what, "one label per text", "no labels"));
-        }
-        Vocabulary::labels(labels())
     }
 }
 
@@ -252,10 +220,11 @@ impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
     }
 }
 
-/// Detects the scheme and the spelling of the tags of several data sets, also in files.
+/// Detects the scheme and the spelling of the tags of several data sets; [`ReadOptions::scheme`] sets the scheme.
 ///
 /// # Errors
-/// Fails as [`TaggedTexts::scheme`] does, or if a file cannot be read.
+/// Fails if a file cannot be read, or if texts break the scheme. The message has the file and the line of the first text
+/// that breaks the scheme, and the number of such texts.
 #[track_caller]
 pub fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     found_scheme(all).at_caller()
@@ -340,7 +309,6 @@ mod tests {
             (texts.records()[0].tags[2].as_str(), texts.records()[1].label.as_deref()),
             ("B-genre", Some("Stop"))
         );
-        assert!(texts.labelled());
         let of = |tags: &'static str, labels: &'static str| {
             TaggedTexts::of_parallel(&words, &file("seq.out", tags), Some(&file("label", labels)))
         };
@@ -381,19 +349,10 @@ mod tests {
     }
 
     #[test]
-    fn texts_without_labels_are_named() {
-        let texts = TaggedTexts::of_columns(&file("c.txt", "a O\n")).unwrap();
-        let error = TaggedTexts::labels([&texts]).unwrap_err().to_string();
-        let expected = "labels of the texts of `c.txt`: expected one label per text, got no labels";
-        assert!(error.contains(expected), "{error}");
-    }
-
-    #[test]
     fn columns_are_those_of_most_lines() {
         let read = |text: &'static str| TaggedTexts::of_columns(&file("c.txt", text));
         let texts = read("\n\na x O\nb y B-A\n\nc z O\n").unwrap();
         assert_eq!(texts.records()[0].tags, ["O", "B-A"]);
-        assert!(!texts.labelled());
         refused(read("a O\nb\n"), "c.txt:2: expected 2 columns, got 1 in \"b\"");
         refused(
             read("a\nb\n"),
@@ -409,7 +368,7 @@ mod tests {
         let expected =
             "other.txt:6: expected a tag of IOB2, which 3 of 4 sentences keep, got `I-X` behind `O`";
         let said =
-            |all: &[&TaggedTexts]| format!("{:#}", TaggedTexts::scheme(all.iter().copied()).unwrap_err());
+            |all: &[&dyn Passes<TaggedText>]| format!("{:#}", scheme(all).unwrap_err());
         assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
         // A held-out part of a file and several files together give the same error.
         let (rest, held) = other.clone().hold_out(2, 1);
@@ -422,12 +381,11 @@ mod tests {
     }
 
     #[test]
-    fn tags_and_labels_are_counted() {
+    fn tags_are_counted() {
         let (words, tags) = (file("seq.in", "a b\nc\n"), file("seq.out", "O B-X\nO\n"));
-        let texts = TaggedTexts::of_parallel(&words, &tags, Some(&file("label", "A\nA\n"))).unwrap();
+        let texts = TaggedTexts::of_parallel(&words, &tags, None).unwrap();
         let tags = TaggedTexts::tags([&texts]).unwrap();
         assert_eq!((tags.count(0), tags.count(1), tags.token(1)), (1, 2, Some("O")));
-        assert_eq!(TaggedTexts::labels([&texts]).unwrap().count(0), 2);
     }
 
     #[test]

@@ -58,11 +58,6 @@ impl Tagging {
         self.note.as_deref()
     }
 
-    /// Returns the name of the scheme, such as `IOB2`, followed by the spelling if it is not the standard spelling.
-    pub fn name(&self) -> String {
-        self.to_string()
-    }
-
     /// Returns the vocabulary of tags, with the same ids, in the standard spelling for metrics and transitions.
     ///
     /// # Errors

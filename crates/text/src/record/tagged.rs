@@ -142,10 +142,9 @@ impl Record for TaggedText {
                 let repaired = tagging.repaired(tags).unwrap_or_default();
                 rewritten += repaired.iter().zip(tags).filter(|(tag, before)| tag != before).count();
             })?;
-            let name = tagging.name();
             options
                 .notes
-                .push(format!("tags rewritten to keep {name}, as conlleval reads them: {rewritten}"));
+                .push(format!("tags rewritten to keep {tagging}, as conlleval reads them: {rewritten}"));
             options.tagging = Some(Box::new(tagging.clone()));
             repairs = Some(tagging);
         }

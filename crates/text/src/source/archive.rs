@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use crc32fast::Hasher;
 use flate2::read::DeflateDecoder;
-use unpadded::data::Fingerprint;
 use unpadded::{Error, Result};
 use zip::{CompressionMethod, ZipArchive};
 
@@ -123,21 +122,6 @@ impl Origin {
             Self::File(file) if self.wrapping()? == Wrapping::Plain => file.file().map(Some),
             _ => Ok(None),
         }
-    }
-
-    /// Computes the fingerprint of the file's bytes, or of the embedded bytes, before any unpacking.
-    pub(crate) fn fingerprint(&self) -> Result<u64> {
-        let (mut file, mut sum, mut piece) = (self.open()?, Hasher::new(), vec![0; 1 << 16]);
-        loop {
-            match file.read(&mut piece) {
-                Ok(0) => break,
-                Ok(n) => sum.update(&piece[..n]),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(self.refused(&e)),
-            }
-        }
-        let length = file.stream_position().map_err(|e| self.refused(&e))?;
-        Ok(Fingerprint::default().number(length).number(u64::from(sum.finalize())).finish())
     }
 
     /// Lists the files of a zip, sorted by name, without the files that macOS adds to a zip.

@@ -192,14 +192,6 @@ pub(crate) fn labelled(line: &str) -> Result<Option<LabelledText>, Reason> {
     Ok(Some(LabelledText::new(text, label.trim())))
 }
 
-pub(crate) fn pair(line: &str) -> Result<Option<Pair>, Reason> {
-    if line.trim().is_empty() {
-        return Ok(None);
-    }
-    let (source, target) = two_cells(line, "text, one tab and text")?;
-    Ok(Some(Pair::new(source, target)))
-}
-
 /// Parses a pair from a line of two columns; a third column is ignored.
 pub(crate) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     if line.trim().is_empty() {
@@ -269,43 +261,6 @@ impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for N
     }
 }
 
-/// A parser of blocks: each record is the lines up to a blank line. A malformed line makes its whole record malformed,
-/// since a sentence without one of its tokens would be a different sentence.
-pub(crate) struct Block<T, F> {
-    lines: Vec<T>,
-    spoiled: bool,
-    add: F,
-}
-
-impl<T, F> Block<T, F> {
-    pub(crate) fn new(add: F) -> Self {
-        Self { lines: Vec::new(), spoiled: false, add }
-    }
-}
-
-impl<T, F> Parser<Vec<T>> for Block<T, F>
-where
-    T: Send,
-    F: FnMut(&mut Vec<T>, &str) -> Result<(), Reason> + Send,
-{
-    fn line(&mut self, line: &str) -> Result<Option<Vec<T>>, Reason> {
-        if line.trim().is_empty() {
-            return self.end();
-        }
-        if self.spoiled { Ok(None) } else { (self.add)(&mut self.lines, line).map(|()| None) }
-    }
-
-    fn spoil(&mut self) -> bool {
-        self.lines.clear();
-        !std::mem::replace(&mut self.spoiled, true)
-    }
-
-    fn end(&mut self) -> Result<Option<Vec<T>>, Reason> {
-        self.spoiled = false;
-        Ok(Some(std::mem::take(&mut self.lines)).filter(|lines| !lines.is_empty()))
-    }
-}
-
 /// The number of records that were skipped because they are malformed, and the reasons for the first of these records.
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
@@ -344,19 +299,6 @@ impl SkippedRecords {
                 false => all,
             })
         })
-    }
-}
-
-impl fmt::Display for SkippedRecords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} skipped", self.count)?;
-        for reason in &self.first {
-            write!(f, "\n  {reason}")?;
-        }
-        match self.count.saturating_sub(self.first.len() as u64) {
-            0 => Ok(()),
-            more => write!(f, "\n  and {more} more"),
-        }
     }
 }
 

@@ -4,7 +4,6 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-use unpadded::data::Fingerprint;
 use unpadded::{AtCaller, Error, Result};
 
 use super::archive::{Bytes, Member, Origin, Wrapping};
@@ -14,8 +13,8 @@ use super::kind;
 use super::lines::{Lines, quoted};
 use super::reason::wrong_format;
 use super::records::{
-    Block, LabelledText, MalformedLines, NumberedLine, OneLine, Pair, Parser, Records, Stream, at_least_one,
-    labelled, pair, to_first_error, translation,
+    LabelledText, MalformedLines, NumberedLine, OneLine, Pair, Parser, Records, Stream, at_least_one,
+    labelled, to_first_error, translation,
 };
 use super::skipped::SkipLog;
 use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
@@ -59,9 +58,9 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// The default maximum length of a line ([`Self::max_line`]): 16 MiB.
+    /// The maximum length of a line: 16 MiB. A longer line is malformed and is never kept in memory.
     pub const MAX_LINE: usize = 1 << 24;
-    /// The default maximum length of a whole text ([`Self::max_text`]): 1 GiB.
+    /// The maximum length of the text that [`Self::text`] reads: 1 GiB.
     pub const MAX_TEXT: usize = 1 << 30;
 
     /// Opens a file without reading the contents. If the file changes after this call, reading it is an error.
@@ -217,18 +216,6 @@ impl TextFile {
         Self { malformed: policy, ..self }
     }
 
-    /// Sets the maximum length of a line in bytes. A longer line is malformed and is never kept in memory.
-    #[must_use]
-    pub fn max_line(self, bytes: usize) -> Self {
-        Self { max_line: bytes, ..self }
-    }
-
-    /// Sets the maximum length in bytes of the text that [`Self::text`] reads.
-    #[must_use]
-    pub fn max_text(self, bytes: usize) -> Self {
-        Self { max_text: bytes, ..self }
-    }
-
     /// Returns the name for messages: the path and, behind `!`, the name of a file in a zip or of a list in JSON.
     pub fn name(&self) -> String {
         let name = match &self.member {
@@ -241,24 +228,6 @@ impl TextFile {
             Some(list) => format!("{name}!{list}"),
             None => name,
         }
-    }
-
-    /// Returns a fingerprint of the bytes of the whole file, and of the settings for reading it.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be read.
-    #[track_caller]
-    pub fn fingerprint(&self) -> Result<u64> {
-        let f = Fingerprint::default().number(self.origin.fingerprint().at_caller()?);
-        let f = self.member.as_ref().map_or(f, |member| f.text(&member.name));
-        let f = self.list.as_ref().map_or(f, |list| f.text(list));
-        let f = match self.encoding {
-            Encoding::Utf8 => f.number(0),
-            Encoding::Latin1 => f.number(1),
-            Encoding::Windows1252 => f.number(2),
-            Encoding::Named(_) => f.number(3).text(self.encoding.name()),
-        };
-        Ok(f.number(self.malformed as u64).number(self.max_line as u64).finish())
     }
 
     /// Returns the name for messages, and a reader of the decoded bytes, from the start of a file that is open.
@@ -327,7 +296,7 @@ impl TextFile {
         if self.member.is_some() { Ok(None) } else { self.origin.plain() }
     }
 
-    /// Returns all unpacked bytes of the file; an error if the file has more bytes than [`Self::max_text`].
+    /// Returns all unpacked bytes of the file; an error if there are more than [`Self::MAX_TEXT`].
     #[cfg(feature = "parquet")]
     pub(crate) fn contents(&self) -> Result<Vec<u8>> {
         const PIECE: u64 = 1 << 20;
@@ -398,15 +367,6 @@ impl TextFile {
         self.records(OneLine(labelled))
     }
 
-    /// Reads lines of `source<TAB>target`; blank lines are skipped.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
-    #[track_caller]
-    pub fn pairs(&self) -> Result<Records<Pair>> {
-        self.records(OneLine(pair))
-    }
-
     /// Reads lines of `source<TAB>target`; a third column, as in files of Tatoeba, and blank lines are skipped.
     ///
     /// # Errors
@@ -460,23 +420,11 @@ impl TextFile {
         self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
     }
 
-    /// Reads documents with one sentence per line; a blank line ends a document.
-    ///
-    /// # Errors
-    /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
-    #[track_caller]
-    pub fn documents(&self) -> Result<Records<Vec<String>>> {
-        self.records(Block::new(|document: &mut Vec<String>, line: &str| {
-            document.push(line.to_owned());
-            Ok(())
-        }))
-    }
-
     /// Reads the whole text of the file. In the returned text, every line ends with `\n`, even if the lines of the file
     /// end with `\r\n`. A malformed line is always an error, even if [`Self::malformed`] is set to skip.
     ///
     /// # Errors
-    /// Fails if the file cannot be read, is empty, has a malformed line, or is longer than [`Self::max_text`].
+    /// Fails if the file cannot be read, is empty, has a malformed line, or is longer than [`Self::MAX_TEXT`].
     #[track_caller]
     pub fn text(&self) -> Result<String> {
         self.pieces(true).and_then(Iterator::collect).at_caller()

@@ -202,7 +202,8 @@ fn a_record_is_all_that_is_in_memory() {
         (0..20_000).map(|i| format!("{{\"text\": \"word{i} [,]\", \"label\": {}}},", i % 3)).collect();
     let list = format!("[{}]", many.trim_end_matches(','));
     let files = Files::new("long", &[("a.json", list.as_bytes())]);
-    let file = crate::TextFile::open(files.at("a.json")).unwrap().max_line(64);
+    let mut file = crate::TextFile::open(files.at("a.json")).unwrap();
+    file.max_line = 64;
     let wanted = Some(vec!["text".to_owned()]);
     let layout = crate::format::json::Layout::of(&file, true).unwrap();
     let records = |file, wanted| {
@@ -211,7 +212,8 @@ fn a_record_is_all_that_is_in_memory() {
     let texts = records(&file, wanted.clone());
     let texts = texts.unwrap().collect::<Result<Vec<_>>>().unwrap();
     assert_eq!((texts.len(), texts[19_999].as_str()), (20_000, "word19999 [,]"));
-    let file = file.clone().max_line(32);
+    let mut file = file.clone();
+    file.max_line = 32;
     let found = records(&file, wanted).unwrap();
     let said = files.said(found.collect::<Result<Vec<_>>>());
     begins(&said, "a.json:1: expected a record of at most 32 bytes, got a longer record");

@@ -57,14 +57,15 @@ fn tagged_texts_and_pairs_in_files_are_those_in_memory() -> Result<()> {
     let options = ReadOptions::new();
     let tagged = same::<TaggedText>(&[files.at("one.conll"), files.at("two.conll")], &options)?;
     assert_eq!(tagged.records().len(), 41);
-    assert!(same::<TaggedText>(&[files.at("tagged.jsonl")], &options)?.labelled());
+    let of_lists = same::<TaggedText>(&[files.at("tagged.jsonl")], &options)?;
+    assert!(of_lists.records().iter().all(|text| text.label.is_some()));
     same::<TaggedText>(&[files.at("all")], &options)?;
     // Tags are repaired and translated in files, too.
     let repaired = ReadOptions::new().repair_tags();
     let found = same::<TaggedText>(&[files.at("one.conll"), files.at("broken.conll")], &repaired)?;
     assert_eq!(found.records()[40].tags, ["O", "B-A"]);
     assert!(found.read_as().to_string().contains("tags rewritten to keep IOB2, as conlleval reads them: 1"));
-    let like = tagged.read_as().clone().tagging(TaggedTexts::scheme([&tagged])?);
+    let like = tagged.read_as().clone().tagging(crate::scheme_of(&[&tagged])?);
     let found = same::<TaggedText>(&[files.at("iobes.conll")], &like)?;
     assert_eq!(found.records()[1].tags, ["B-A", "I-A"]);
     assert!(found.read_as().to_string().contains("tags of IOBES translated to IOB2"), "{}", found.read_as());

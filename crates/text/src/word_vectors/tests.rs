@@ -218,9 +218,12 @@ fn malformed_vectors_are_passed_over_where_the_file_says_so() {
     let skipping = |bytes: &[u8]| WordVectors::of(&file(bytes).malformed(MalformedLines::Skip), &vocabulary);
     let vectors = skipping(b"4 1\na x\nb 2\n\xff 1\na 3\n").unwrap();
     assert_eq!((vectors.vector(0), vectors.vector(1)), (Some(&[3.0][..]), Some(&[2.0][..])));
-    let expected = "2 skipped\n  f:2: expected a number that is finite in `f32`, got \"x\" as number 1 of the word \
-                    \"a\"\n  f:4: expected UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding";
-    assert_eq!(vectors.skipped().to_string(), expected);
+    let expected = [
+        "f:2: expected a number that is finite in `f32`, got \"x\" as number 1 of the word \"a\"",
+        "f:4: expected UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding",
+    ];
+    let first: Vec<String> = vectors.skipped().first.iter().map(ToString::to_string).collect();
+    assert_eq!((vectors.skipped().count, first), (2, expected.map(str::to_owned).to_vec()));
     let vectors = skipping(&binary("2 1", &[("a", &[f32::NAN]), ("b", &[0.5])], "\n")).unwrap();
     assert_eq!((vectors.found(), vectors.skipped().count), (1, 1));
     let latin = file(b"caf\xe9 1\n").encoding(Encoding::Latin1);

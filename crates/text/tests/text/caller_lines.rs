@@ -57,22 +57,16 @@ fn every_public_call_that_fails_names_its_line() {
     calls.at("TextFile::member", || line.clone().member("a"));
     calls.at("TextFile::member", || broken.clone().member("a"));
     calls.at("TextFile::labelled", || broken.labelled().map(drop));
-    calls.at("TextFile::pairs", || broken.pairs().map(drop));
     calls.at("TextFile::libsvm", || broken.libsvm(FirstIndex::One).map(drop));
     calls.at("TextFile::libsvm", || line.libsvm(FirstIndex::One)?.collect::<Result<Vec<_>>>());
     calls.at("TextFile::lines", || broken.lines().map(drop));
-    calls.at("TextFile::documents", || broken.documents().map(drop));
     calls.at("TextFile::text", || gzip.text());
     calls.at("TextFile::text", || TextFile::embedded("empty.txt", "").text());
-    fs::write(&nowhere, "a\n").unwrap();
-    let gone = TextFile::open(&nowhere).unwrap();
-    fs::remove_file(&nowhere).unwrap();
-    calls.at("TextFile::fingerprint", || gone.fingerprint());
     // An error in a file is found while the file is read, and names the line that began to read.
     calls.at("Records::read_all", || line.labelled()?.read_all());
     calls.at("Records::read_all", || TextFile::embedded("empty.txt", "").lines()?.read_all());
     calls.at("TextFile::labelled", || line.labelled()?.collect::<Result<Vec<_>>>());
-    calls.at("TextFile::pairs", || line.pairs()?.collect::<Result<Vec<_>>>());
+    calls.at("TextFile::translations", || line.translations()?.collect::<Result<Vec<_>>>());
 
     calls.at("TextFile::translations", || broken.translations().map(drop));
     let pairs = Pairs::of_lines(&TextFile::embedded("pairs.txt", "a\tb\n")).unwrap();
@@ -119,13 +113,11 @@ fn every_public_call_that_fails_names_its_line() {
     calls.at("TaggedTexts::words", || tagged.words(str::to_owned, &few));
     calls.at("TaggedTexts::characters", || tagged.characters(&few));
     calls.at("TaggedTexts::tags", || TaggedTexts::tags([]));
-    calls.at("TaggedTexts::labels", || TaggedTexts::labels([&tagged]));
     let words = tagged.words(str::to_owned, &Limits::default()).unwrap();
     let tags = TaggedTexts::tags([&tagged]).unwrap();
     let unknown = TaggedTexts::of_columns(&other).unwrap();
     calls.at("DataSet::samples", || unknown.samples(str::to_owned, &words, Some(&words), &tags, None));
     calls.at("tagged_texts::scheme", || scheme_of(&[&tagged_wrongly]));
-    calls.at("TaggedTexts::scheme", || TaggedTexts::scheme([&tagged_wrongly]));
     calls.at("Tagging::detect", || Tagging::detect([&["X-A".to_owned(), "B-A".to_owned()][..]]));
     let suffixed = Tagging::detect([&["A-B".to_owned(), "A-I".to_owned()][..]]).unwrap();
     calls.at("Tagging::standard", || suffixed.standard(&words));

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 use unpadded::Result;
@@ -11,7 +12,7 @@ use unpadded::data::{
 };
 use unpadded::tensor::Storage;
 use unpadded_text::{
-    DataPaths, Encoding, FirstIndex, Folder, LabelledRows, LabelledTexts, Pairs, PlainText, ReadOptions,
+    DataPaths, Encoding, FirstIndex, Folder, LabelledRows, LabelledTexts, Pair, Pairs, PlainText, ReadOptions,
     TaggedTexts, Target, TextFile,
 };
 
@@ -152,7 +153,8 @@ fn snips() -> Result<()> {
 fn requests() -> Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datasets/requests");
     let (train, dev) = (TaggedTexts::open(folder.join("train"))?, TaggedTexts::open(folder.join("dev"))?);
-    assert!(train.labelled() && dev.labelled());
+    let labelled = |part: &TaggedTexts| part.records().iter().all(|text| text.label.is_some());
+    assert!(labelled(&train) && labelled(&dev));
     for (part, requests, tokens, slots) in [(&train, 1960, 16_641, 3778), (&dev, 400, 3323, 747)] {
         let (mut words, mut chunks) = (0, 0);
         for text in part.records() {
@@ -164,7 +166,8 @@ fn requests() -> Result<()> {
         }
         assert_eq!((part.records().len(), words, chunks), (requests, tokens, slots));
         // Every kind of slot begins and continues in both parts.
-        assert_eq!((TaggedTexts::labels([part])?.len(), TaggedTexts::tags([part])?.len()), (8, 37));
+        let labels = Vocabulary::labels(part.records().iter().filter_map(|text| text.label.as_deref()))?;
+        assert_eq!((labels.len(), TaggedTexts::tags([part])?.len()), (8, 37));
     }
     let lower = |part: &TaggedTexts| -> HashSet<String> {
         part.records().iter().map(|text| text.words.join(" ").to_lowercase()).collect()
@@ -195,8 +198,8 @@ fn names() -> Result<()> {
 fn tatoeba() -> Result<()> {
     let Some(path) = shared("tatoeba-fra-eng/fra-eng.zip") else { return Ok(()) };
     let zip = TextFile::open(path)?;
-    assert!(zip.pairs().is_err(), "it has several files");
-    let pairs = zip.member("fra.txt")?.pairs()?.read_all()?;
+    assert!(zip.translations().is_err(), "it has several files");
+    let pairs = zip.member("fra.txt")?.translations()?.read_all()?;
     let count =
         |side: fn(&unpadded_text::Pair) -> &str| pairs.iter().map(|pair| words(side(pair))).sum::<usize>();
     assert_eq!((pairs.len(), count(|p| &p.source), count(|p| &p.target)), (142_787, 880_139, 958_541));
@@ -395,10 +398,12 @@ fn pairs_are_opened_by_their_path() -> Result<()> {
         assert!(rest.records().iter().all(|pair| !sources.contains(pair.source.as_str())));
     }
     if let Some(path) = shared("cmudict/cmudict.dict") {
-        let [train, dev, test] = Pairs::open(path)?.divide_by(|pair| {
+        let number = |pair: &Pair| {
             let bytes = Sha256::digest(&pair.source);
             bytes.iter().fold(0, |rest, &byte| (rest * 256 + u64::from(byte)) % 20)
-        });
+        };
+        let (test, others) = Pairs::open(path)?.hold_out_by(Arc::new(move |pair| number(pair) != 0));
+        let (train, dev) = others.hold_out_by(Arc::new(move |pair| number(pair) == 1));
         let counts = [&train, &dev, &test].map(|part| (part.by_source().len(), part.records().len()));
         assert_eq!(counts.iter().map(|(words, _)| words).sum::<usize>(), 126_052);
         let phonemes = train.targets(&Tokenizer::whitespace(), &Limits::default().without_specials())?;
@@ -422,7 +427,10 @@ fn tagged_texts_are_opened_by_their_path() -> Result<()> {
         {
             let texts = part.map(TaggedTexts::open).transpose()?;
             assert_eq!(
-                texts.as_ref().map(|texts| (texts.records().len(), texts.labelled())),
+                texts.as_ref().map(|texts| {
+                    let all = texts.records();
+                    (all.len(), all.iter().all(|text| text.label.is_some()))
+                }),
                 Some((count, true))
             );
         }

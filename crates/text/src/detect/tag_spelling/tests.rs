@@ -46,7 +46,7 @@ fn the_spelling_is_that_of_all_tags() {
         (&["B-A E-A U-A O"], "IOBES, spelled `B-kind`, `I-kind`, `E-kind`, `U-kind`", "B-A E-A S-A O"),
     ] {
         let found = of(sentences).unwrap();
-        assert_eq!(found.name(), name, "{sentences:?}");
+        assert_eq!(found.to_string(), name, "{sentences:?}");
         assert_eq!(Tagging::of_note(&found.to_note()), Some(found.clone()), "{sentences:?}");
         let tags = cut(sentences[0]);
         let read = found.sentence(&tags).unwrap();
@@ -118,7 +118,7 @@ fn a_scheme_that_is_set_rules() {
         let all = in_memory(&all);
         TagSurvey::of(&*all, Some(scheme))?.whole(&*all, &|at, word| Ok(format!("{at}:{word}")))
     };
-    let name = |tags: &[&str], scheme| found(tags, scheme).unwrap().name();
+    let name = |tags: &[&str], scheme| found(tags, scheme).unwrap().to_string();
     assert_eq!(name(&["B I S", "B I S", "I O"], TagScheme::Plain), "plain");
     assert_eq!(name(&["N V B-A", "V"], TagScheme::Plain), "plain");
     assert_eq!(name(&["I-A O"], TagScheme::Iob1), "IOB1");
@@ -203,7 +203,7 @@ fn tags_of_another_scheme_are_translated() {
         let found = Tagging::translated(&known, is_set, &*in_memory(&all), &place)?;
         Ok::<_, unpadded::Error>(found.map(|own| {
             let written = all.iter().map(|tags| known.written(&own, tags).unwrap().join(" "));
-            (own.name(), written.collect())
+            (own.to_string(), written.collect())
         }))
     };
     let of = |name: &str, all: &[&str]| {

@@ -58,13 +58,14 @@ fn message<T: std::fmt::Debug>(result: Result<T>) -> String {
 #[test]
 fn a_malformed_line_says_file_line_and_reason() {
     let labelled = |bytes: &[u8]| message(file(bytes).labelled().unwrap().read_all());
-    let pairs = |bytes: &[u8]| message(file(bytes).pairs().unwrap().read_all());
+    let pairs = |bytes: &[u8]| message(file(bytes).translations().unwrap().read_all());
     let e = "expected text, one tab and a label, got";
     assert_eq!(labelled(b"a\t1\nb 1\n"), format!("f:2: {e} no tab in \"b 1\""));
     assert_eq!(labelled(b"a\t\t1"), format!("f:1: {e} 2 tabs in \"a\\t\\t1\""));
     assert_eq!(labelled(b"\n\n\t1\n"), format!("f:3: {e} nothing before the tab in \"\\t1\""));
     assert_eq!(labelled(b"a\t \n"), format!("f:1: {e} nothing behind the tab in \"a\\t \""));
-    assert_eq!(pairs(b"a\tb\tc"), "f:1: expected text, one tab and text, got 2 tabs in \"a\\tb\\tc\"");
+    let third = "expected text, one tab and text, optionally followed by a tab and a third column";
+    assert_eq!(pairs(b"a\tb\tc\td"), format!("f:1: {third}, got 3 tabs in \"a\\tb\\tc\\td\""));
     let long = "é".repeat(100);
     let shown = "é".repeat(60);
     assert_eq!(labelled(long.as_bytes()), format!("f:1: {e} no tab in \"{shown}\"…"));
@@ -81,8 +82,7 @@ fn nothing_but_blank_lines_is_no_data() {
         let file = file(bytes);
         let expected = "records of file `f`: expected at least one, got none";
         assert_eq!(message(file.labelled().unwrap().read_all()), expected);
-        assert_eq!(message(file.documents().unwrap().read_all()), expected);
-        assert_eq!(file.pairs().unwrap().count(), 0);
+        assert_eq!(file.translations().unwrap().count(), 0);
     }
     assert_eq!(message(file(b"").text()), "file `f`: expected text, got an empty file");
     let skipping = file(b"x\ny").malformed(MalformedLines::Skip);
@@ -95,15 +95,17 @@ fn what_is_skipped_is_counted_and_spoils_its_whole_record() {
     let skipping = |bytes: &[u8]| file(bytes).malformed(MalformedLines::Skip);
     let mut records = skipping(b"a\t1\nbad\n\xff\t1\nb\t0\n").labelled().unwrap();
     assert_eq!(records.read_all().unwrap().len(), 2);
-    let expected = "2 skipped\n  f:2: expected text, one tab and a label, got no tab in \"bad\"\n  f:3: expected \
-                    UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding";
-    assert_eq!(records.skipped().to_string(), expected);
+    let expected = [
+        "f:2: expected text, one tab and a label, got no tab in \"bad\"",
+        "f:3: expected UTF-8, got byte 0xff at place 0: `data.encoding` in a config sets another encoding",
+    ];
+    let first: Vec<String> = records.skipped().first.iter().map(ToString::to_string).collect();
+    assert_eq!((records.skipped().count, first), (2, expected.map(str::to_owned).to_vec()));
 
     let many = b"bad\n".repeat(25);
     let mut records = skipping(&many).labelled().unwrap();
     assert_eq!(records.by_ref().count(), 0);
     assert_eq!((records.skipped().count, records.skipped().first.len()), (25, SkippedRecords::SHOWN));
-    assert!(records.skipped().to_string().ends_with("\n  and 15 more"));
 }
 
 #[test]
@@ -118,7 +120,6 @@ fn line_ends_and_marks_are_no_text() {
     let lines: Vec<String> = file.lines().unwrap().collect::<Result<_>>().unwrap();
     assert_eq!(lines, ["a", "", "é \u{feff}", "", "last"]);
     assert_eq!(file.text().unwrap(), "a\n\né \u{feff}\n\nlast");
-    assert_eq!(file.documents().unwrap().read_all().unwrap(), [["a"], ["é \u{feff}"], ["last"]]);
 }
 
 #[test]
@@ -142,12 +143,12 @@ fn a_long_line_is_never_held() {
     // A line whose length is exactly the limit is read, with any line end.
     for end in ["", "\n", "\r\n"] {
         let text = format!("{}{end}", "x".repeat(1000));
-        let lines: Vec<_> = file(text.as_bytes()).max_line(1000).lines().unwrap().collect();
+        let lines: Vec<_> = TextFile { max_line: 1000, ..file(text.as_bytes()) }.lines().unwrap().collect();
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0].as_ref().unwrap().len(), 1000, "{end:?}");
-        assert!(file(text.as_bytes()).max_line(999).lines().unwrap().next().unwrap().is_err(), "{end:?}");
+        assert!(TextFile { max_line: 999, ..file(text.as_bytes()) }.lines().unwrap().next().unwrap().is_err(), "{end:?}");
     }
-    let message = message(file(b"abcd").max_text(3).text());
+    let message = message(TextFile { max_text: 3, ..file(b"abcd") }.text());
     assert_eq!(
         message,
         "file `f`: expected at most 3 bytes, got more: divide it into several files, or set `data.window` in a config"
@@ -268,15 +269,15 @@ fn gzip_is_recognised_and_its_damage_too() {
 fn a_bomb_takes_no_more_memory_than_a_line() {
     // The file is a single line of 64 MiB, which is packed into 64 KB.
     let packed = gzip(&vec![b'x'; 1 << 26]);
-    let mut records = file(&packed).max_line(1 << 16).malformed(MalformedLines::Skip).labelled().unwrap();
+    let mut records = TextFile { max_line: 1 << 16, ..file(&packed) }.malformed(MalformedLines::Skip).labelled().unwrap();
     assert!(records.next().is_none() && records.skipped().count == 1);
-    assert!(file(&packed).max_text(1 << 16).text().is_err());
+    assert!(TextFile { max_text: 1 << 16, ..file(&packed) }.text().is_err());
 }
 
 #[test]
 fn zips_are_read_member_by_member() {
     let one = zipped(&[("a/only.txt", b"x\ty\n")]);
-    assert_eq!(file(&one).pairs().unwrap().read_all().unwrap().len(), 1);
+    assert_eq!(file(&one).translations().unwrap().read_all().unwrap().len(), 1);
     let two = file(&zipped(&[("b.txt", b"bb"), ("a.txt", b"aa")]));
     assert_eq!(two.clone().member("b.txt").unwrap().text().unwrap(), "bb");
     assert_eq!(two.clone().member("b.txt").unwrap().name(), "f!b.txt");
@@ -290,10 +291,6 @@ fn zips_are_read_member_by_member() {
         "member `c.txt` of file `f`: expected a zip, or a JSON file that is one object, got a file of another kind"
     );
     assert_eq!(message(file(&zipped(&[])).text()), "member of zip `f`: expected a file in the zip, got none");
-    assert_ne!(
-        two.clone().member("a.txt").unwrap().fingerprint(),
-        two.member("b.txt").unwrap().fingerprint()
-    );
 }
 
 #[test]
