@@ -247,7 +247,6 @@ impl AnswerColumns {
     }
 }
 
-/// Formats the cell of an answer as text.
 fn shown(cell: &AnswerCell) -> String {
     match cell {
         AnswerCell::Text(text) => text.clone(),

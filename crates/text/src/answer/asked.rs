@@ -25,7 +25,6 @@ pub(crate) struct AnswerPlan {
     pub(crate) form: Form,
     /// The names that the file has already, such as the names of columns.
     pub(crate) names: Vec<String>,
-    /// Whether the first record is a header with the names of the columns.
     pub(crate) header: bool,
     /// Whether each line is a record, so that a blank line is a record without a text.
     pub(crate) blank: bool,

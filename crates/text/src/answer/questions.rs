@@ -96,7 +96,6 @@ struct OfLines {
     end: &'static str,
     /// Whether the file begins with a byte order mark; the output then begins with one, too.
     marked: bool,
-    /// Whether a blank line is a record without a text.
     blank: bool,
 }
 

@@ -92,7 +92,6 @@ pub trait Passes<R> {
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()>;
 }
 
-/// A function that makes the fields of a record's sample.
 pub(crate) type SampleFields<'a, R> = &'a dyn Fn(u64, &R) -> Result<Vec<Field>>;
 
 /// The content of a data set, in memory or in files: records, or the pieces of a text.
@@ -141,7 +140,6 @@ impl<R: Record, S: RecordStorage<R>> Passes<R> for DataSet<R, S> {
     }
 }
 
-/// A text of a record.
 pub(crate) struct RecordText<'a, R: Clone>(Cow<'a, R>, fn(&R) -> &str);
 
 impl<R: Clone> AsRef<str> for RecordText<'_, R> {
@@ -352,7 +350,6 @@ pub(crate) fn planned<R: Record>(paths: &[PathBuf], options: &ReadOptions, windo
     Ok(R::plan(paths, &options.unlogged(), window)?.checked(|_| 1))
 }
 
-/// Returns the error for a data set without records.
 pub(crate) fn none<R: Record>(name: &str) -> Error {
     wrong_format(format!("{} of `{name}`", R::PLURAL), "at least one", "none")
 }

@@ -6,14 +6,14 @@ use unpadded::{AtCaller, Result, reserve};
 
 use super::data_set::planned;
 use crate::memory::Whole;
-use crate::{DataSet, Files, ReadOptions, Record};
+use crate::{DataSet, FileRecords, Files, ReadOptions, Record};
 
 /// The records of a data set: in memory, or in files.
-pub enum RecordSource<R> {
+pub enum RecordSource<R, M = Vec<R>, F = FileRecords<R>> {
     /// The records are in memory.
-    Memory(DataSet<R>),
+    Memory(DataSet<R, M>),
     /// Each pass over the records reads the files.
-    Files(Files<R>),
+    Files(DataSet<R, F>),
 }
 
 impl<R: Record> RecordSource<R> {

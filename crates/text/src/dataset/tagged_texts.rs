@@ -28,7 +28,6 @@ pub struct TaggedText {
     place: Remark<Option<(Arc<str>, TextLocation)>>,
 }
 
-/// The place of a text in a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum TextLocation {
     /// The line of the first word, in a file with one word per line and no other lines between the words.
@@ -367,8 +366,7 @@ mod tests {
         let other = TaggedTexts::of_columns(&file("other.txt", "\nd O\n\n\ne O\nf I-X\ng I-Y\n")).unwrap();
         let expected =
             "other.txt:6: expected a tag of IOB2, which 3 of 4 sentences keep, got `I-X` behind `O`";
-        let said =
-            |all: &[&dyn Passes<TaggedText>]| format!("{:#}", scheme(all).unwrap_err());
+        let said = |all: &[&dyn Passes<TaggedText>]| format!("{:#}", scheme(all).unwrap_err());
         assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
         // A held-out part of a file and several files together give the same error.
         let (rest, held) = other.clone().hold_out(2, 1);

@@ -19,7 +19,6 @@ pub(crate) struct Column<'a> {
 pub(crate) struct Empty {
     /// The number of text columns; the text columns come first in the list of wanted columns.
     texts: usize,
-    /// Whether the last text column is a second text.
     pub(crate) pair: bool,
     /// Whether the label may be empty, because a text may have several labels or none.
     label: bool,

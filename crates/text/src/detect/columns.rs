@@ -6,12 +6,12 @@ use unpadded::metrics::edit_distance;
 use unpadded::{Error, Result};
 
 use super::column::{Column, SURE, language, most_frequent, plain};
-use super::options::DOUBT;
+use super::options::{DOUBT, ReadOptions};
 use crate::format::labels::flag;
+use crate::format::repeated::without_repetitions;
 use crate::source::lines::quoted;
 use crate::source::reason::{no_records, wrong_format};
 
-/// The detected columns of a table.
 #[derive(Debug, Clone)]
 pub(crate) struct ColumnChoice {
     /// For each wanted column, its position in the table, counted from 0.
@@ -20,21 +20,19 @@ pub(crate) struct ColumnChoice {
     pub(crate) names: Vec<String>,
     /// The most frequent number of columns in the first records.
     pub(crate) width: usize,
-    /// Whether the first record is a header with the names of the columns.
     pub(crate) header: bool,
-    /// Notes for the user: the reason for or against a header, and other decisions.
     pub(crate) notes: Vec<String>,
 }
 
 /// The first records of a table.
 pub(crate) struct Columns<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) rows: &'a [Vec<String>],
+    name: &'a str,
+    rows: &'a [Vec<String>],
     /// The line number of the first record in the file.
-    pub(crate) line: u64,
-    pub(crate) header: Option<bool>,
+    line: u64,
+    header: Option<bool>,
     /// Whether the labels are numbers, which need not repeat.
-    pub(crate) numbers: bool,
+    numbers: bool,
 }
 
 /// The user's setting for a wanted column: a number, a name, or nothing.
@@ -75,8 +73,24 @@ fn absent(cell: &str) -> bool {
 }
 
 impl Columns<'_> {
+    /// Finds the wanted columns in the first records of a file, or as in an earlier file. A header that is repeated below is
+    /// detected among the rows without its repetitions.
+    pub(crate) fn detect(
+        (name, line): (&str, u64),
+        rows: &[Vec<String>],
+        options: &ReadOptions,
+        wanted: &[Column<'_>],
+    ) -> Result<ColumnChoice> {
+        let pick = |rows: &[Vec<String>]| {
+            let columns = Columns { name, rows, line, header: options.header, numbers: options.numbers };
+            if options.are_detected(wanted) { columns.pick_alike(wanted) } else { columns.pick(wanted) }
+        };
+        let once = without_repetitions(rows).and_then(|rows| pick(&rows).ok()).filter(|found| found.header);
+        once.map_or_else(|| pick(rows), Ok)
+    }
+
     /// Finds the wanted columns by the settings, the header and the values in the first records.
-    pub(crate) fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
+    fn pick(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let Some(first) = self.rows.first() else {
             return Err(no_records(self.name));
         };
@@ -287,7 +301,7 @@ impl Columns<'_> {
 
     /// Finds the wanted columns of a later file by the names or numbers in the earlier file. A header with known names
     /// overrides numbers, and names that this file lacks.
-    pub(crate) fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
+    fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         if fits || self.header == Some(false) || !self.names_itself(wanted) {
             let picked = self.pick(wanted)?;

@@ -63,7 +63,6 @@ impl FileForm {
         Ok(())
     }
 
-    /// Returns a note on the columns that are not read.
     pub(crate) fn unread(&self) -> Option<String> {
         match self {
             Self::Cells(table) => table.unread(),
@@ -72,11 +71,13 @@ impl FileForm {
         }
     }
 
-    pub(crate) fn notes(&self) -> &[String] {
+    /// Returns the names or numbers of the wanted columns, the notes for the user, and whether the file itself names its columns;
+    /// empty for a format whose columns are fixed.
+    pub(crate) fn choice(&self) -> (&[String], &[String], bool) {
         match self {
-            Self::Cells(table) => &table.picked.notes,
-            Self::Fields(picked) => &picked.notes,
-            Self::Lines(..) | Self::Words(_) => &[],
+            Self::Cells(Table { picked, .. }) => (&picked.names, &picked.notes, picked.header),
+            Self::Fields(picked) => (&picked.names, &picked.notes, true),
+            Self::Lines(..) | Self::Words(_) => (&[], &[], false),
         }
     }
 
@@ -86,24 +87,6 @@ impl FileForm {
             Self::Cells(table) => table.first_cells(file, place),
             Self::Fields(picked) => picked.first_texts(file, place),
             Self::Lines(..) | Self::Words(_) => Ok(Vec::new()),
-        }
-    }
-
-    /// Returns the name or the number of each wanted column; empty for a format whose columns are fixed.
-    pub(crate) fn names(&self) -> &[String] {
-        match self {
-            Self::Cells(table) => &table.picked.names,
-            Self::Fields(picked) => &picked.names,
-            Self::Lines(..) | Self::Words(_) => &[],
-        }
-    }
-
-    /// Returns the names of the wanted columns if the file itself names its columns.
-    pub(crate) fn named(&self) -> Option<&[String]> {
-        match self {
-            Self::Cells(table) => table.has_header().then_some(&table.picked.names),
-            Self::Fields(picked) => Some(&picked.names),
-            Self::Lines(..) | Self::Words(_) => None,
         }
     }
 

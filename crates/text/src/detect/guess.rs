@@ -63,7 +63,6 @@ pub(crate) fn guess(file: &TextFile, options: &ReadOptions, task: Task) -> Resul
     Ok(guess)
 }
 
-/// Returns the error for a Parquet file in a build without the feature `parquet`.
 #[cfg(not(feature = "parquet"))]
 pub(super) fn no_parquet(file: &TextFile) -> Error {
     let what = format!("file `{}`, which is Parquet", file.name());
@@ -151,7 +150,6 @@ fn of_other_task(file: &TextFile, task: Task, got: &str, advice: &str) -> Error 
     })
 }
 
-/// Advice for files of words and tags.
 const TAGGER: &str = "`--task tag` trains a tagger";
 
 /// Returns whether a file has a word per line, and in the last column a tag of a scheme, such as `O` or `B-name`; or, with

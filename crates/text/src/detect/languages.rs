@@ -39,13 +39,13 @@ pub(crate) fn pick(
     };
     let named = ReadOptions { source: Some(source.clone()), target: Some(target.clone()), ..options.clone() };
     if let Ok(found) = of(&named)
-        && found.named().is_some_and(|names| names == [source.as_str(), target.as_str()])
+        && matches!(found.choice(), (names, _, true) if names == [source.as_str(), target.as_str()])
     {
         return Ok(found);
     }
     let found = of(options)?;
-    match found.named() {
-        Some(names) if names.iter().all(|name| language(name)) => {
+    match found.choice() {
+        (names, _, true) if names.iter().all(|name| language(name)) => {
             let what = format!("columns of file `{}`", file.name());
             let expected = format!("`{source}` and `{target}`, the languages of the training");
             let error = wrong_format(what, expected, format!("`{}`", names.join("` and `")));
@@ -100,7 +100,7 @@ pub(crate) fn name_source(file: &TextFile, options: &mut ReadOptions) {
     let named = ReadOptions { source: Some(source.clone()), ..options.clone() };
     let Ok(guess) = guess(file, &named, Task::Pairs) else { return };
     let found = FileForm::of(file, guess.format, &named, &wanted);
-    if found.is_ok_and(|form| form.named().is_some_and(|names| names == [source.as_str()])) {
+    if found.is_ok_and(|form| matches!(form.choice(), (names, _, true) if names == [source.as_str()])) {
         options.source = Some(source);
     }
 }

@@ -14,7 +14,6 @@ use crate::format::fields::{LABEL_LISTS, Object, Value, are_scores, at, leads, n
 use crate::format::labels::flag;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
-use crate::format::repeated::without_repetitions;
 use crate::format::{FieldFormat, json};
 use crate::source::lines::quoted;
 use crate::source::reason::{Reason, no_records, wrong_format};
@@ -25,14 +24,12 @@ use crate::source::records::Stream;
 pub(crate) struct FieldChoice {
     /// The name of the field for each wanted column.
     pub(crate) names: Vec<String>,
-    /// Notes for the user: the decisions and the reasons for them.
     pub(crate) notes: Vec<String>,
     /// The other fields of the first record; empty for records that are lists.
     others: Vec<String>,
     pub(crate) layout: FieldLayout,
 }
 
-/// The layout of a file whose records have named fields.
 #[derive(Debug, Clone)]
 pub(crate) enum FieldLayout {
     Json(json::Layout),
@@ -216,20 +213,12 @@ fn of_lists(
     let line = json::first_line(file, &layout)?;
     // If only the text is wanted, the label is detected, too, so that the label is not mistaken for the text.
     let label = Column { what: "label", given: None, known: LABEL };
-    let pick = |rows: &[Vec<String>]| {
-        let columns =
-            Columns { name: &file.name(), rows, line, header: options.header, numbers: options.numbers };
-        match wanted {
-            [text] if text.what == "text" && text.given.is_none() && first.len() == 2 => {
-                columns.pick(&[*text, label])
-            }
-            _ if options.are_detected(wanted) => columns.pick_alike(wanted),
-            _ => columns.pick(wanted),
-        }
+    let both = wanted.first().map(|text| [*text, label]);
+    let sought = match (wanted, &both) {
+        ([text], Some(both)) if text.what == "text" && text.given.is_none() && first.len() == 2 => &both[..],
+        _ => wanted,
     };
-    // A header that is repeated below is detected among the lists without its repetitions.
-    let once = without_repetitions(&rows).and_then(|rows| pick(&rows).ok()).filter(|found| found.header);
-    let found = once.map_or_else(|| pick(&rows), Ok)?;
+    let found = Columns::detect((&file.name(), line), &rows, options, sought)?;
     let mut names = found.names;
     names.truncate(wanted.len());
     let decided = found.notes.iter().filter(|note| *note != "no header");
@@ -338,19 +327,23 @@ fn named(
 }
 
 impl FieldChoice {
-    /// Returns a note on the fields that are not read.
     pub(crate) fn unread(&self) -> Option<String> {
         let others = self.others.iter().filter(|name| !self.names.contains(name));
         unread("field", &others.map(|name| format!("`{}`", cut(name))).collect::<Vec<_>>())
     }
 
+    /// Returns the first records of JSON, at most `count`, or an example record of Parquet, with all fields.
+    fn examples(&self, file: &TextFile, count: usize) -> Result<Vec<Object<'static>>> {
+        match &self.layout {
+            FieldLayout::Json(layout) => json::first(file, layout, count),
+            #[cfg(feature = "parquet")]
+            FieldLayout::Parquet => parquet::example(file).map(|example| vec![example]),
+        }
+    }
+
     /// Returns the names of all fields of the first records, sorted, without fields of nested objects.
     pub(crate) fn fields(&self, file: &TextFile) -> Vec<String> {
-        let first = match &self.layout {
-            FieldLayout::Json(layout) => json::first(file, layout, LOOKED_AT).unwrap_or_default(),
-            #[cfg(feature = "parquet")]
-            FieldLayout::Parquet => parquet::example(file).into_iter().collect(),
-        };
+        let first = self.examples(file, LOOKED_AT).unwrap_or_default();
         let names = first.iter().flat_map(|object| &object.fields).map(|(name, _)| name.to_string());
         names.collect::<BTreeSet<_>>().into_iter().collect()
     }
@@ -375,15 +368,10 @@ impl FieldChoice {
 
     /// Returns whether the first record has a field of this name with a text or a number.
     pub(crate) fn has_single(&self, file: &TextFile, name: &str) -> bool {
-        let example = match &self.layout {
-            FieldLayout::Json(layout) => example(file, layout),
-            #[cfg(feature = "parquet")]
-            FieldLayout::Parquet => parquet::example(file),
-        };
-        example.is_ok_and(|of| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_))))
+        let is_single = |of: &Object<'_>| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_)));
+        self.examples(file, 1).is_ok_and(|first| first.first().is_some_and(is_single))
     }
 
-    /// Reads the records of the file; `make` makes a record from the values of the wanted fields.
     pub(crate) fn records<R: 'static>(
         &self,
         file: &TextFile,

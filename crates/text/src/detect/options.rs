@@ -12,7 +12,7 @@ use crate::format::line_format::LineSettings;
 use crate::source::lines::quoted;
 use crate::source::reason::wrong_format;
 use crate::source::records::Remark;
-use crate::source::skipped::{SkipLog, SkipReport};
+use crate::source::skipped::{MANY, SkipLog, SkipReport};
 use crate::{Encoding, FirstIndex, LabelNotation, MalformedLines, Tagging, TextFile};
 
 /// A part of the note on a doubtful header; this part identifies the note among all notes.
@@ -202,7 +202,7 @@ impl ReadOptions {
 
     /// Returns the malformed records of the data set that were left out so far; `None` if there are none.
     pub fn skipped(&self) -> Option<SkipReport> {
-        self.skips.0.report()
+        self.skips.0.report(MANY)
     }
 
     /// Returns these options with an empty log, for another data set.

@@ -176,7 +176,6 @@ pub(crate) type WordLocation<'a> = &'a dyn Fn(usize, usize) -> Result<String>;
 /// The tag scheme and spelling that were detected in sentences, and the number of sentences that break the scheme.
 pub(crate) struct TagSurvey {
     pub(crate) tagging: Tagging,
-    /// The number of sentences that break the scheme.
     pub(crate) broken: usize,
     /// The index and the tags of the first sentence that breaks the scheme; `None` if all sentences keep the scheme.
     first: Option<(usize, Vec<String>)>,
@@ -187,11 +186,8 @@ pub(crate) struct TagSurvey {
 /// The origin of a scheme, for error messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// The scheme was detected in the sentences.
     Detected,
-    /// The user has set the scheme by the setting `scheme`.
     Set,
-    /// The scheme is taken from the training data.
     Training,
 }
 

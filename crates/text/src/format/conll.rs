@@ -53,7 +53,6 @@ pub(crate) struct Columns {
     /// then begins with `#` and does not have as many columns as the lines of words.
     #[serde(default)]
     mark: Option<String>,
-    /// Whether the first line is a header with the names of the columns.
     #[serde(default)]
     header: bool,
     /// The names of the columns; empty if the names are unknown. They come from the header, from the

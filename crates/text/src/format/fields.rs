@@ -13,7 +13,6 @@ use crate::source::lines::{count_parsed, quoted};
 use crate::source::reason::Reason;
 use crate::source::records::{of_columns, shown};
 
-/// The value of a field, as in JSON.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value<'a> {
     Null,

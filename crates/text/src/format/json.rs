@@ -25,7 +25,6 @@ pub(crate) struct Layout {
     header: bool,
 }
 
-/// The arrangement of the records in a file.
 #[derive(Debug, Clone)]
 enum Arrangement {
     /// Each line is a record.
@@ -274,7 +273,6 @@ struct List {
 }
 
 impl List {
-    /// Returns a reader of the list that begins at the position of the walk.
     fn new(walk: Walk, within: bool, named: bool) -> Self {
         Self { walk, within, named, key: None, first: true, room: Usage::default() }
     }
@@ -293,7 +291,6 @@ impl List {
         Ok(Self::new(walk, within, false))
     }
 
-    /// Opens the column `name` of a file that is one object.
     fn column(file: &TextFile, name: &str) -> Result<Self> {
         let mut walk = Walk::new(&file.reopened())?;
         Self::find(&mut walk, "column", name)?;

@@ -57,7 +57,6 @@ pub(crate) enum FormatKind {
     Folders(FolderFormat),
 }
 
-/// The formats of records with named fields.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum FieldFormat {
     Json,
@@ -91,21 +90,18 @@ macro_rules! formats {
                 }
             }
 
-            /// The file extensions of the format.
             pub(crate) fn endings(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$format => &$endings,)*
                 }
             }
 
-            /// The way in which a file of the format has its records.
             pub(crate) fn kind(self) -> FormatKind {
                 match self {
                     $(Self::$format => $kind,)*
                 }
             }
 
-            /// Returns whether a file of the format may have records of this kind.
             pub(crate) fn may_have(self, task: Task) -> bool {
                 match self {
                     $(Self::$format => [$(Task::$task),*].contains(&task),)*
@@ -176,25 +172,16 @@ impl FileFormat {
 
     /// Returns whether the files have columns, which options can name.
     pub(crate) fn has_columns(self) -> bool {
-        match self.kind() {
-            Table | Fields(_) => true,
-            Words | Lines(_) | Features | Text | Folders(_) => false,
-        }
+        matches!(self.kind(), Table | Fields(_))
     }
 
     /// Returns whether the files are tables, whose columns options can name or number.
     pub(crate) fn is_table(self) -> bool {
-        match self.kind() {
-            Table => true,
-            Fields(_) | Words | Lines(_) | Features | Text | Folders(_) => false,
-        }
+        matches!(self.kind(), Table)
     }
 
     pub(crate) fn is_folder(self) -> bool {
-        match self.kind() {
-            Folders(_) => true,
-            Table | Fields(_) | Words | Lines(_) | Features | Text => false,
-        }
+        matches!(self.kind(), Folders(_))
     }
 }
 
@@ -219,10 +206,7 @@ impl FromStr for FileFormat {
 impl Task {
     /// The file formats that may have records of this kind, the usual formats first.
     pub(crate) fn formats(self) -> Vec<FileFormat> {
-        let columns_first = match self {
-            Self::Labelled | Self::Pairs => true,
-            Self::Tagged | Self::ToTag | Self::Plain => false,
-        };
+        let columns_first = matches!(self, Self::Labelled | Self::Pairs);
         let mut formats: Vec<_> = FileFormat::ALL.into_iter().filter(|of| of.may_have(self)).collect();
         formats.sort_by_key(|format| format.has_columns() != columns_first);
         formats

@@ -12,7 +12,6 @@ use crate::{Pair, TextFile};
 /// A line of each file, or the index of a file whose line is malformed, and the reason.
 type ParallelLines = Result<Vec<String>, (usize, Reason)>;
 
-/// A reader of parallel files, line by line.
 struct Parallel {
     names: Vec<String>,
     files: Vec<Lines>,

@@ -348,7 +348,6 @@ impl Rows {
         Ok(Self { name, file, fields: wanted, classes, group: 0, columns, left: 0, cells, ready: 0, row: 0 })
     }
 
-    /// Returns the error for the row that was returned last.
     fn malformed(&self, reason: Reason) -> Error {
         reason.at(format!("row {} of {}", self.row, self.name))
     }
@@ -495,7 +494,6 @@ pub(crate) struct RowTexts {
     rows: Rows,
     fields: Vec<String>,
     make: FieldText,
-    /// Whether the last of several fields is the second text of a pair.
     pair: bool,
 }
 
@@ -512,7 +510,6 @@ impl RowTexts {
         Ok(Some((self.rows.row, text.map_err(|reason| self.rows.malformed(reason)))))
     }
 
-    /// The share of the Parquet file's rows that were returned, from 0 to 1.
     pub(crate) fn share(&self) -> f32 {
         let all = self.rows.file.metadata().file_metadata().num_rows();
         if all <= 0 { 1.0 } else { (self.rows.row as f64 / all as f64).min(1.0) as f32 }

@@ -7,11 +7,9 @@ use crate::source::records::of_columns;
 
 /// A record of a file. The wanted columns are numbered from 0, in the order in which a reader wants them.
 pub(crate) enum FileRow<'a> {
-    /// The cells of the wanted columns.
     Cells(&'a mut [String]),
     /// A record with named fields, and the name of each wanted field.
     Object(&'a Object<'a>, &'a [String]),
-    /// The words and the tags of a sentence.
     Sentence(Sentence),
 }
 
@@ -30,7 +28,6 @@ fn name(names: &[String], column: usize) -> &str {
 }
 
 impl FileRow<'_> {
-    /// Takes the text of a column.
     pub(crate) fn text(&mut self, column: usize) -> Result<String, Reason> {
         match self {
             Self::Cells(cells) => Ok(cell(cells, column)),

@@ -75,16 +75,8 @@ impl Table {
     ) -> Result<Self> {
         let dialect = Dialect::of(file, format, options)?;
         let rows = dialect.first_rows(file)?;
-        let (name, line) = (file.name(), first_line(file)?);
-        let pick = |rows: &[Vec<String>]| {
-            let columns =
-                Columns { name: &name, rows, line, header: options.header, numbers: options.numbers };
-            if options.are_detected(wanted) { columns.pick_alike(wanted) } else { columns.pick(wanted) }
-        };
-        // A header that is repeated below is detected among the rows without its repetitions.
-        let once = without_repetitions(&rows);
-        let once = once.and_then(|rows| pick(&rows).ok()).filter(|picked| picked.header);
-        let mut picked = once.map_or_else(|| pick(&rows), Ok).map_err(|e| match trails(&rows) {
+        let place = (&*file.name(), first_line(file)?);
+        let mut picked = Columns::detect(place, &rows, options, wanted).map_err(|e| match trails(&rows) {
             true => {
                 e.noted("each row but the first ends with a separator: remove it, or end the header with one")
             }
@@ -137,7 +129,6 @@ impl Table {
         self.picked.header
     }
 
-    /// Returns a note on the columns that are not read.
     pub(crate) fn unread(&self) -> Option<String> {
         const MANY: usize = 5;
         let ColumnChoice { columns, width, .. } = &self.picked;
@@ -202,7 +193,6 @@ impl Table {
         Box::new(Rows { cells, width: Some(self.picked.width), header: false, make })
     }
 
-    /// Reads the records of the file; `make` makes each record from the cells of the wanted columns.
     pub(crate) fn records<R: 'static>(&self, file: &TextFile, mut make: RecordMaker<R>) -> Result<Stream<R>> {
         let ColumnChoice { columns, names, width, header, .. } = self.picked.clone();
         let (cells, may_be) = (self.dialect.cells(), self.empty);

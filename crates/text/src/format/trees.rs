@@ -11,7 +11,6 @@ use crate::source::records::shown;
 /// Maximum depth of a tree: the number of brackets that may be open at once.
 const DEEPEST: usize = 1000;
 
-/// A node of a tree: the label of the node, and the range of the leaves below it.
 struct Node<'a> {
     label: &'a str,
     leaves: Range<usize>,

@@ -11,7 +11,6 @@ use crate::source::archive::Bytes;
 use crate::source::lines::{MARK, broken, count_parsed};
 use crate::source::reason::Reason;
 
-/// The position of a walk in a JSON file.
 pub(crate) struct Walk {
     pub(crate) name: Arc<str>,
     input: BufReader<Bytes>,

@@ -127,7 +127,7 @@ impl Projection for LabelledText {
         }
         let form = FileForm::of(file, format, options, &Self::wanted(options))?;
         form.note(file, options)?;
-        let mut texts = form.names().to_vec();
+        let mut texts = form.choice().0.to_vec();
         if !texts.is_empty() {
             options.group = options.group.take().and_then(|_| texts.pop());
             options.label = texts.split_off(texts.len().saturating_sub(options.label.len().max(1)));

@@ -57,14 +57,14 @@ impl Projection for Pair {
             Err(_) => true,
         };
         if format == FileFormat::Tsv && plain && !given {
-            let notes = |form: FileForm| form.notes().iter().cloned().chain(form.unread()).collect();
+            let notes = |form: FileForm| form.choice().1.iter().cloned().chain(form.unread()).collect();
             options.notes = form.map(notes).unwrap_or_default();
             (options.source, options.target) = (Some("1".to_owned()), Some("2".to_owned()));
             return Ok(FileForm::Lines(&LINES, options.lines));
         }
         let form = form?;
         form.note(file, options)?;
-        if let [source, target] = form.names() {
+        if let ([source, target], ..) = form.choice() {
             (options.source, options.target) = (Some(source.clone()), Some(target.clone()));
         }
         Ok(form)

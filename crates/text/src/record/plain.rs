@@ -10,6 +10,7 @@ use unpadded::{AtCaller, Error, ErrorKind, Result};
 use super::plan::{Opener, Plan, StreamOpener};
 use crate::dataset::data_set::{DataSet, DataStorage};
 use crate::dataset::hold_out::held_name;
+use crate::dataset::record_source::RecordSource;
 use crate::detect::column::Column;
 use crate::detect::form::FileForm;
 use crate::detect::guess::guess;
@@ -95,8 +96,9 @@ fn of_file(
         }
         let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
         if alone {
-            (read_as.format, read_as.text) = (Some(guess.format), vec![form.names().concat()]);
-            read_as.notes.extend(form.notes().iter().cloned().chain(form.unread()));
+            let (names, notes, _) = form.choice();
+            (read_as.format, read_as.text) = (Some(guess.format), vec![names.concat()]);
+            read_as.notes.extend(notes.iter().cloned().chain(form.unread()));
         }
         form.records(file, Box::new(|mut row, _| Ok(row.text(0)? + "\n")))
     };
@@ -286,12 +288,7 @@ fn place_in<T: AsRef<str>, E>(
 }
 
 /// A text that is held in memory if it fits a limit, and that is otherwise read from its files.
-pub enum PlainSource {
-    /// The text is in memory.
-    Memory(PlainText),
-    /// Each pass over the text reads the files.
-    Files(PlainFiles),
-}
+pub type PlainSource = RecordSource<String, String, FileText>;
 
 impl DataStorage<String> for String {
     fn open(paths: &[PathBuf], options: &ReadOptions) -> Result<PlainText> {

@@ -23,7 +23,6 @@ use crate::{TaggedText, Tagging, TextFile};
 /// The file names in a folder of parallel files: the words, the tags and the labels of the texts.
 const PARALLEL: [&str; 3] = ["seq.in", "seq.out", "label"];
 
-/// Opens a folder of parallel files as tagged texts.
 fn folder(path: &Path, options: &mut ReadOptions, window: bool) -> Result<Opener<TaggedText>> {
     options.only_of_tables(FileFormat::Parallel, "parallel files")?;
     (options.format, options.columns) = (Some(FileFormat::Parallel), None);

@@ -27,7 +27,6 @@ pub(crate) enum Origin {
     Embedded { name: Arc<str>, bytes: &'static [u8] },
 }
 
-/// The compression of a file: none, gzip or zip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wrapping {
     Plain,
@@ -35,7 +34,6 @@ pub(crate) enum Wrapping {
     Zip,
 }
 
-/// A file in a zip.
 #[derive(Debug, Clone)]
 pub(crate) struct Member {
     pub(crate) name: Arc<str>,

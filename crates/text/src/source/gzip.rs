@@ -18,7 +18,6 @@ enum State<R> {
     Ended,
 }
 
-/// A reader that counts the bytes that are read from it.
 struct CountingReader<R> {
     bytes: R,
     count: u64,

@@ -14,7 +14,6 @@ use super::kind::FailedReader;
 
 /// The maximum number of bytes that the detection reads from the start of a file; smaller in tests.
 const MOST: usize = if cfg!(test) { 1 << 20 } else { 1 << 26 };
-/// Number of bytes in a piece of the head.
 const PIECE: u64 = 1 << 18;
 
 /// The head of a file: the first bytes, which all steps of the detection read. A `Head` is empty until the file is
@@ -39,7 +38,6 @@ impl fmt::Debug for Head {
 }
 
 impl Head {
-    /// Makes the head of an opened file.
     pub(crate) fn new(name: Arc<str>, rest: Bytes) -> Self {
         Self(Arc::new(Mutex::new(Some(Opened::new(name, rest)))))
     }

@@ -57,7 +57,6 @@ pub(crate) fn count_parsed(_bytes: usize) {
     PARSED.set(PARSED.get() + _bytes);
 }
 
-/// A reader of the lines of a file.
 pub(crate) struct Lines {
     pub(crate) name: Arc<str>,
     input: BufReader<Bytes>,
@@ -88,7 +87,6 @@ impl Lines {
         Self { guessed, ..self }
     }
 
-    /// Sets the log of malformed lines that [`Self::pieces`] leaves out.
     pub(crate) fn logged(self, log: Option<Arc<SkipLog>>) -> Self {
         Self { log, ..self }
     }

@@ -2,7 +2,6 @@
 
 use unpadded::{Error, ErrorKind};
 
-/// The reason why a line is malformed: the expected text, and the text that was found.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Reason {
     pub(crate) expected: String,
@@ -31,7 +30,6 @@ pub(crate) fn wrong_format(
     Error::of(ErrorKind::Format, what, expected, got)
 }
 
-/// Returns the error for a file without records.
 pub(crate) fn no_records(name: &str) -> Error {
     wrong_format(format!("records of file `{name}`"), "at least one", "none")
 }

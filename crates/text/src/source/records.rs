@@ -134,7 +134,6 @@ impl Pair {
         Self { source: source.into(), target: target.into(), place: Remark(None) }
     }
 
-    /// Sets the line that the pair was read from; line 0 means that the line is unknown.
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
         Self { place: location(file, line), ..self }
     }
@@ -207,7 +206,6 @@ pub(crate) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
     Ok(Some(Pair::new(source, target)))
 }
 
-/// A parser of lines into records.
 pub(crate) trait Parser<R>: Send {
     /// Receives the number of the next line, before the line is parsed.
     fn at(&mut self, _line: u64) {}
@@ -319,14 +317,12 @@ pub struct Records<R> {
     parser: Box<dyn Parser<R>>,
     policy: MalformedLines,
     skipped: SkippedRecords,
-    /// The number of records that were returned.
     read: u64,
     /// The log of skipped records; `None` if the records are read for detection.
     log: Option<Arc<SkipLog>>,
     /// The lines of a quoted cell that is still open. If its record is malformed, only the first line is skipped, and
     /// the other lines are parsed once more: a quotation mark without a partner would otherwise skip them all.
     held: VecDeque<HeldLine>,
-    /// Lines to parse once more.
     again: VecDeque<HeldLine>,
     /// How many lines of malformed records there were so far.
     parsed_again: u64,
@@ -364,7 +360,6 @@ impl<R> Records<R> {
         Self { most: [if first { usize::MAX } else { MOST }, MOST], ..self }
     }
 
-    /// Sets the log of skipped records.
     pub(crate) fn logged(self, log: Option<Arc<SkipLog>>) -> Self {
         Self { log, ..self }
     }

@@ -69,27 +69,27 @@ impl fmt::Display for SkipReport {
 /// The malformed records that passes have found.
 #[derive(Debug, Default)]
 struct SkippedLines {
-    /// The reason and the text of each of the first records, by file, line and number within the line.
-    kept: BTreeMap<(String, u64, u64), [String; 2]>,
-    /// The number of further records.
+    /// The first records, by file, line and number within the line.
+    kept: BTreeMap<(String, [u64; 2]), SkippedLine>,
     more: u64,
     /// The line and the number within the line of the last further record of each file; each pass reads a file in order.
     last: BTreeMap<String, [u64; 2]>,
 }
 
-impl SkippedLines {
-    /// The greatest number of records whose texts are kept in memory.
-    const MANY: usize = 10_000;
+/// The greatest number of records whose texts are kept in memory.
+pub(crate) const MANY: usize = 10_000;
 
+impl SkippedLines {
     fn add(&mut self, file: &str, at: [u64; 2], reason: &Reason, text: &str) {
-        let key = (file.to_owned(), at[0], at[1]);
+        let key = (file.to_owned(), at);
         if self.kept.contains_key(&key) {
             return;
         }
-        if self.kept.len() < Self::MANY {
+        if self.kept.len() < MANY {
             let text = text.char_indices().nth(1000).map_or(text, |(end, _)| text.get(..end).unwrap_or(text));
-            let why = format!("expected {}, got {}", reason.expected, reason.got);
-            self.kept.insert(key, [why, text.to_owned()]);
+            let reason = format!("expected {}, got {}", reason.expected, reason.got);
+            let (file, text) = (file.to_owned(), text.to_owned());
+            self.kept.insert(key, SkippedLine { file, line: at[0], reason, text });
         } else if self.last.get(file).is_none_or(|last| *last < at) {
             self.last.insert(key.0, at);
             self.more += 1;
@@ -98,17 +98,6 @@ impl SkippedLines {
 
     fn count(&self) -> u64 {
         self.kept.len() as u64 + self.more
-    }
-
-    /// Returns the first records, at most `most`.
-    fn lines(&self, most: usize) -> Vec<SkippedLine> {
-        let line = |((file, line, _), [reason, text]): (&(String, u64, u64), &[String; 2])| SkippedLine {
-            file: file.clone(),
-            line: *line,
-            reason: reason.clone(),
-            text: text.clone(),
-        };
-        self.kept.iter().take(most).map(line).collect()
     }
 }
 
@@ -144,14 +133,13 @@ impl SkipLog {
         let (count, read) = (found.count(), self.read.load(Ordering::Relaxed));
         drop(found);
         let over = |most: f64| count as f64 > 10.0 * most * (read + count) as f64;
-        if count > SkippedLines::MANY as u64 && self.most.is_some_and(over) {
+        if count > MANY as u64 && self.most.is_some_and(over) {
             Err(self.refused("the first "))
         } else {
             Ok(())
         }
     }
 
-    /// Adds a line in which a header is repeated.
     pub(crate) fn add_header(&self, file: &Arc<str>, line: u64) {
         locked(&self.headers).insert((Arc::clone(file), line));
     }
@@ -171,15 +159,11 @@ impl SkipLog {
         self.read.fetch_max(read, Ordering::Relaxed);
     }
 
-    /// Returns the log; `None` if no record was left out.
-    pub(crate) fn report(&self) -> Option<SkipReport> {
-        self.first(SkippedLines::MANY)
-    }
-
-    /// Returns the log with the texts of the first records, at most `most`.
-    fn first(&self, most: usize) -> Option<SkipReport> {
+    /// Returns the log, with the texts of the first records, at most `most`; `None` if no record was left out.
+    pub(crate) fn report(&self, most: usize) -> Option<SkipReport> {
         let found = locked(&self.found);
-        let (skipped, count) = (found.lines(most), found.count());
+        let skipped: Vec<_> = found.kept.values().take(most).cloned().collect();
+        let count = found.count();
         let records = self.read.load(Ordering::Relaxed) + count;
         let more = count - skipped.len() as u64;
         (count > 0).then_some(SkipReport { skipped, more, records })
@@ -196,7 +180,7 @@ impl SkipLog {
     }
 
     fn refused(&self, of: &str) -> Error {
-        let Some(report) = self.first(SHOWN) else {
+        let Some(report) = self.report(SHOWN) else {
             return wrong_format("records", "some", "none");
         };
         let most = self.most.unwrap_or(1.0);

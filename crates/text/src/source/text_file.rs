@@ -49,11 +49,9 @@ pub struct TextFile {
     pub(crate) malformed: MalformedLines,
     /// The log of the malformed records that a pass over the records leaves out; `None` without a greatest share of them.
     pub(crate) skips: Option<Arc<SkipLog>>,
-    /// The number of lines above a table.
     pub(crate) skip_lines: u64,
     pub(crate) max_line: usize,
     max_text: usize,
-    /// The head of the file, which keeps the findings of the detection.
     pub(crate) head: Head,
 }
 
@@ -193,7 +191,6 @@ impl TextFile {
         Self { encoding, ..self }
     }
 
-    /// Marks the encoding as detected, for messages.
     pub(crate) fn guessed(self) -> Self {
         Self { guessed: true, ..self }
     }

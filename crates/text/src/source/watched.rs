@@ -123,7 +123,6 @@ impl WatchedFile {
     }
 }
 
-/// A reader of a watched file.
 pub(crate) struct Reading {
     file: File,
     of: Arc<WatchedFile>,

@@ -272,7 +272,6 @@ fn counted(name: &str, header: Header, got: String) -> Error {
     wrong_format(format!("vectors of file `{name}`"), expected, got)
 }
 
-/// Returns the number of columns in a line.
 fn columns(line: &str) -> usize {
     line.split(BLANK).filter(|cell| !cell.is_empty()).count()
 }

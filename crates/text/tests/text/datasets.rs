@@ -12,8 +12,8 @@ use unpadded::data::{
 };
 use unpadded::tensor::Storage;
 use unpadded_text::{
-    DataPaths, Encoding, FirstIndex, Folder, LabelledRows, LabelledTexts, Pair, Pairs, PlainText, ReadOptions,
-    TaggedTexts, Target, TextFile,
+    DataPaths, Encoding, FirstIndex, Folder, LabelledRows, LabelledTexts, Pair, Pairs, PlainText,
+    ReadOptions, TaggedTexts, Target, TextFile,
 };
 
 /// Returns the path of a shared data set, if it exists.

@@ -38,10 +38,8 @@ pub(crate) enum LetterPosition {
 /// The kind that every chunk gets if the tags of the data set are single letters without a kind.
 const NO_KIND: &str = "chunk";
 
-/// The possible separators between letter and kind.
 const SEPARATORS: [char; 10] = ['-', '_', '/', ':', '.', '|', '=', '+', '~', '@'];
 
-/// The possible brackets around tags.
 const AROUND: [(char, char); 6] = [('<', '>'), ('[', ']'), ('(', ')'), ('{', '}'), ('"', '"'), ('\'', '\'')];
 
 /// The possible tags of words that are in no chunk.

@@ -15,7 +15,6 @@ pub(crate) const MARKS: [&str; 3] = ["#begin document", "#end document", "###MED
 const KEYS: &str = "id sent sent_id sentence sentence_id text text_en newdoc newpar doc doc_id document source title domain \
     url date file intent predicted_intent probability predicted_probability";
 
-/// The separator between columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Separator {

@@ -146,7 +146,10 @@ fn a_long_line_is_never_held() {
         let lines: Vec<_> = TextFile { max_line: 1000, ..file(text.as_bytes()) }.lines().unwrap().collect();
         assert_eq!(lines.len(), 1);
         assert_eq!(lines[0].as_ref().unwrap().len(), 1000, "{end:?}");
-        assert!(TextFile { max_line: 999, ..file(text.as_bytes()) }.lines().unwrap().next().unwrap().is_err(), "{end:?}");
+        assert!(
+            TextFile { max_line: 999, ..file(text.as_bytes()) }.lines().unwrap().next().unwrap().is_err(),
+            "{end:?}"
+        );
     }
     let message = message(TextFile { max_text: 3, ..file(b"abcd") }.text());
     assert_eq!(
@@ -269,7 +272,8 @@ fn gzip_is_recognised_and_its_damage_too() {
 fn a_bomb_takes_no_more_memory_than_a_line() {
     // The file is a single line of 64 MiB, which is packed into 64 KB.
     let packed = gzip(&vec![b'x'; 1 << 26]);
-    let mut records = TextFile { max_line: 1 << 16, ..file(&packed) }.malformed(MalformedLines::Skip).labelled().unwrap();
+    let mut records =
+        TextFile { max_line: 1 << 16, ..file(&packed) }.malformed(MalformedLines::Skip).labelled().unwrap();
     assert!(records.next().is_none() && records.skipped().count == 1);
     assert!(TextFile { max_text: 1 << 16, ..file(&packed) }.text().is_err());
 }
