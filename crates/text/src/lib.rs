@@ -41,11 +41,10 @@ pub mod prelude;
 pub use answer::answers::{AnswerCell, Question};
 pub use answer::questions::{QuestionKind, Questions};
 pub use dataset::data_set::{
-    Change, DataSet, DataStorage, HoldOutRule, Passes, Record, RecordPass, RecordStorage,
+    Change, DataSet, DataStorage, HoldOutRule, Passes, Record, RecordPass, RecordStorage, is_held,
 };
 pub use dataset::files::{FileRecords, Files, LabelledFiles, PairFiles, TaggedFiles};
 pub use dataset::folds::Fold;
-pub use dataset::hold_out::is_held;
 pub use dataset::labelled_rows::{LabelledRows, Target};
 pub use dataset::labelled_texts::LabelledTexts;
 pub use dataset::pairs::Pairs;

@@ -72,10 +72,6 @@ impl Usage {
         if before / EACH == (before + bytes) / EACH {
             return Ok(());
         }
-        self.look(what)
-    }
-
-    fn look(&mut self, what: impl FnOnce() -> String) -> Result<()> {
         let (Some(resident), Some(available)) = (resident(), available()) else { return Ok(()) };
         let held = resident.saturating_sub(self.baseline(resident));
         if available >= FLOOR.max(held + held / 2) { Ok(()) } else { Err(self.full(what(), available)) }

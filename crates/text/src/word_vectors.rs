@@ -49,7 +49,6 @@ enum VectorPlace {
 /// let words = Vocabulary::of("The film drags".split(' '), &Limits::default())?;
 /// let vectors = WordVectors::of(&file, &words)?;
 /// assert_eq!(vectors.to_string(), "2 of 4 words (50.0 %), 1 of them in lower case, width 2");
-/// assert_eq!(vectors.coverage("The film drags".split(' ')), 2.0 / 3.0);
 ///
 /// // Rows of an embedding's table; those that the file does not have stay as they were drawn.
 /// let mut table = unpadded::ndarray::Array2::from_elem((words.len(), vectors.width()), 9.0);
@@ -64,7 +63,6 @@ enum VectorPlace {
 #[derive(Debug, Clone)]
 pub struct WordVectors {
     name: String,
-    vocabulary: Vocabulary,
     width: usize,
     /// The vectors that were found, row after row.
     rows: Vec<f32>,
@@ -145,19 +143,6 @@ impl WordVectors {
         (0..self.found.len() as i64).filter_map(|id| Some((id, self.vector(id)?)))
     }
 
-    /// Returns the share of these tokens that have a vector, from 0 to 1. A token that is not in the vocabulary counts
-    /// as a token without a vector, even if the file has a vector of [`Vocabulary::UNKNOWN`]. If there are no tokens,
-    /// the share is 0.
-    pub fn coverage<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> f64 {
-        let (mut all, mut covered) = (0u64, 0u64);
-        for token in tokens {
-            let id = self.vocabulary.id(token.as_ref());
-            covered += u64::from(id.and_then(|id| self.vector(id)).is_some());
-            all += 1;
-        }
-        covered as f64 / all.max(1) as f64
-    }
-
     /// Writes the vector of each token into the row of `table` with its id; the other rows are unchanged.
     ///
     /// # Errors
@@ -200,14 +185,8 @@ impl fmt::Display for WordVectors {
 /// Formats a number with commas between groups of three digits.
 fn thousands(number: usize) -> String {
     let digits = number.to_string();
-    let mut shown = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            shown.push(',');
-        }
-        shown.push(digit);
-    }
-    shown
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// The search for the vocabulary's vectors while a file is read.
@@ -259,31 +238,22 @@ impl<'v> VectorSearch<'v> {
         let waiting: Vec<usize> = self.lower(word).collect();
         for id in waiting {
             let row = self.push(vector)?;
-            self.set(id, VectorPlace::LowerCase(row));
+            self.found[id] = VectorPlace::LowerCase(row);
         }
         let Some(id) = self.token(word) else { return Ok(()) };
         match self.found.get(id).copied() {
             None | Some(VectorPlace::Itself(_)) => {}
             Some(VectorPlace::No) => {
                 let row = self.push(vector)?;
-                self.set(id, VectorPlace::Itself(row));
+                self.found[id] = VectorPlace::Itself(row);
             }
             // The vector of the token itself replaces an earlier vector of the token's lower-case form.
             Some(VectorPlace::LowerCase(row)) => {
-                let place = self.rows.get_mut(row * self.width..).and_then(|rest| rest.get_mut(..self.width));
-                if let Some(place) = place {
-                    place.copy_from_slice(vector);
-                }
-                self.set(id, VectorPlace::Itself(row));
+                self.rows[row * self.width..][..self.width].copy_from_slice(vector);
+                self.found[id] = VectorPlace::Itself(row);
             }
         }
         Ok(())
-    }
-
-    fn set(&mut self, id: usize, found: VectorPlace) {
-        if let Some(place) = self.found.get_mut(id) {
-            *place = found;
-        }
     }
 
     /// Appends a vector as a new row, and returns the index of the row.
@@ -295,13 +265,6 @@ impl<'v> VectorSearch<'v> {
         }
         self.rows.extend_from_slice(vector);
         Ok(row)
-    }
-
-    /// Ends the search, and returns the vectors that were found; `name` is the name of the file.
-    fn done(self, name: &str) -> WordVectors {
-        let Self { vocabulary, width, mut rows, found, skipped, .. } = self;
-        rows.shrink_to_fit();
-        WordVectors { name: name.to_owned(), vocabulary: vocabulary.clone(), width, rows, found, skipped }
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) struct Raw {
     pub(crate) text: String,
     /// The line end, such as `\n`; empty if the file ends without a line end.
     pub(crate) end: &'static str,
+    /// The reason why the line cannot be decoded; `text` then has replacement characters.
+    pub(crate) bad: Option<Reason>,
 }
 
 /// The form in which an answer is added to a record.
@@ -181,7 +183,7 @@ impl AnswerColumns {
         {
             begins = Some(before);
         }
-        for (at, Raw { number, text: line, end }) in raw.iter().enumerate() {
+        for (at, Raw { number, text: line, end, .. }) in raw.iter().enumerate() {
             if begins == Some(at) && columns.has_comments() {
                 let labels =
                     self.added.iter().zip(answer).skip(1).filter(|(_, cell)| **cell != AnswerCell::Nothing);

@@ -23,7 +23,6 @@ use crate::source::records::{OneLine, Parser};
 pub(crate) struct AnswerPlan {
     pub(crate) source: Source,
     pub(crate) form: Form,
-    /// The names that the file has already, such as the names of columns.
     pub(crate) names: Vec<String>,
     pub(crate) header: bool,
     /// Whether each line is a record, so that a blank line is a record without a text.
@@ -51,7 +50,7 @@ fn words(object: &fields::Object<'_>, name: &str) -> Result<String, Reason> {
     match fields::at(object, name) {
         Some(fields::Value::Null) => Ok(String::new()),
         Some(fields::Value::Text(text)) => Ok(one_line(text)),
-        _ => joined(&fields::texts(object, name)?),
+        _ => joined(&fields::list(object, name, false)?),
     }
 }
 
@@ -67,7 +66,7 @@ impl AnswerPlan {
 
     /// The plan for a file with one record per line, whose text `text` returns; answers are cells behind tabs.
     fn each(mut text: LineParser<String>) -> Self {
-        let asked = move |line: &str| Ok(text(line)?.map(alone));
+        let asked = move |_, line: &str| Ok(text(line)?.map(alone));
         Self::lines(Box::new(OneLine(asked)), Form::Cells('\t', false))
     }
 
@@ -81,7 +80,7 @@ impl AnswerPlan {
 
     /// The plan for a LIBSVM file of rows of features; blank lines and comments are not rows.
     pub(crate) fn rows() -> Self {
-        let row = |line: &str| {
+        let row = |_, line: &str| {
             let row = line.split('#').next().unwrap_or_default().trim();
             Ok((!row.is_empty()).then(|| alone(row.to_owned())))
         };
@@ -220,7 +219,7 @@ impl AnswerPlan {
             return Err(wrong_format(format!("file `{}`", file.name()), expected, got));
         };
         let (wanted, header) = (picked.names, elements.is_some());
-        let asked = move |line: &str| {
+        let asked = move |_, line: &str| {
             json::object(line, Some(&wanted), elements.as_deref())?
                 .map(|object| fields::text_in(&object, &wanted, make, pair).map(alone))
                 .transpose()
@@ -328,7 +327,7 @@ impl AnswerPlan {
 const LOOKED_AT: usize = 1000;
 
 fn has_tabs(file: &TextFile) -> Result<bool> {
-    let line = |line: &str| Ok(Some(line.contains('\t')));
+    let line = |_, line: &str| Ok(Some(line.contains('\t')));
     Ok(file.first_records(OneLine(line))?.take(LOOKED_AT).any(|has| matches!(has, Ok(true))))
 }
 
@@ -456,13 +455,17 @@ fn by_place(
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
     // The label column is detected, too, so that it is not mistaken for a text column.
     let both = of(&[texts, labels].concat());
+    let has = |table: &table::Table, number: &str| {
+        number.trim().parse().is_ok_and(|number: usize| (1..=table.picked.width).contains(&number))
+    };
     let named = |table: &table::Table| table.has_header() || labels.iter().any(|label| label.given.is_some());
     match both {
         Ok(table) if named(&table) => Ok(table),
         both => match (of(texts), both) {
             // The file has no header, and its label column is at another position than in the training data.
             (Ok(table), Err(e))
-                if !table.has_header() && labels.iter().any(|label| table.has_column(label.given)) =>
+                if !table.has_header()
+                    && labels.iter().any(|label| label.given.is_some_and(|given| has(&table, given))) =>
             {
                 Err(guess.explain(e))
             }
@@ -497,6 +500,6 @@ fn intents(file: &TextFile) -> Result<Vec<String>> {
         let (key, _) = line.strip_prefix('#')?.split_once('=')?;
         Some(key.trim().to_owned()).filter(|key| ["intent", "probability"].contains(&key.as_str()))
     };
-    let lines = file.first_records(OneLine(move |line: &str| Ok(Some(key(line)))))?;
+    let lines = file.first_records(OneLine(move |_, line: &str| Ok(Some(key(line)))))?;
     Ok(lines.take(LOOKED_AT).flatten().flatten().collect())
 }

@@ -1,6 +1,5 @@
 //! Reads the records of a file for prediction, and writes each record unchanged with added columns for the answers.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io::Write;
 use std::path::Path;
@@ -10,10 +9,10 @@ use unpadded::{AtCaller, Error, Result};
 use super::answers::{AnswerCell, AnswerColumns, Form, Question, Raw};
 use super::asked::{AnswerPlan, Source};
 use crate::detect::options::ReadOptions;
-use crate::format::FileFormat;
 use crate::format::conll::SentenceWords;
 #[cfg(feature = "parquet")]
 use crate::format::parquet;
+use crate::format::{FileFormat, FormatKind};
 use crate::source::lines::{Lines, count_parsed};
 use crate::source::paths::{PathContent, find, prepared_as};
 use crate::source::reason::{Reason, wrong_format};
@@ -79,8 +78,6 @@ struct OfLines {
     lines: Option<Lines>,
     /// Lines to parse once more: they were first read as part of a record whose closing quotation mark is missing.
     again: VecDeque<Raw>,
-    /// The number of the malformed line that was read last, such as a line that cannot be decoded, and the reason.
-    malformed: Option<(u64, Reason)>,
     /// The first line of the last malformed record of several lines, and the reason; no reason if it depends on that line.
     failed: Option<(u64, Option<Reason>)>,
     /// The bytes of the lines to parse once more.
@@ -140,7 +137,7 @@ impl Questions {
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
         let mut options = options.unlogged().told();
         // The training texts may have been in folders; in the single file to predict for, the texts are in lines.
-        options.format = options.format.filter(|format| !format.is_folder());
+        options.format = options.format.filter(|format| !matches!(format.kind(), FormatKind::Folders(_)));
         let opened = match asking {
             _ if is_blank(&file)? => {
                 let notes = vec!["a file without text".to_owned()];
@@ -171,7 +168,6 @@ impl Questions {
                     name: file.name(),
                     lines: Some(file.lines_of()?),
                     again: VecDeque::new(),
-                    malformed: None,
                     failed: None,
                     waiting: 0,
                     left: 0,
@@ -234,21 +230,17 @@ impl Questions {
     /// Fails if the output cannot be written.
     #[track_caller]
     pub fn write_to(&mut self, out: Box<dyn Write + Send>, added: &[&str]) -> Result<()> {
-        self.begin(out, added).at_caller()
-    }
-
-    fn begin(&mut self, out: Box<dyn Write + Send>, added: &[&str]) -> Result<()> {
         self.read_as.notes.extend(self.adds.name(added));
         #[cfg(feature = "parquet")]
         if let Records::Rows(_) = self.records {
-            let answers = parquet::write::Answers::new(&self.file, self.adds.added.clone(), out)?;
-            self.out = AnswerOutput::Rows(Box::new(answers));
+            let answers = parquet::write::Answers::new(&self.file, self.adds.added.clone(), out);
+            self.out = AnswerOutput::Rows(Box::new(answers.at_caller()?));
             return Ok(());
         }
         self.out = AnswerOutput::Text(out);
         let Some(header) = self.header.take() else { return Ok(()) };
         let names: Vec<AnswerCell> = self.adds.added.iter().cloned().map(AnswerCell::Text).collect();
-        self.write(&header, &names)
+        self.write(&header, &names).at_caller()
     }
 
     /// Writes a record with its answer in the added columns; a column for which `answer` has no cell is empty. The
@@ -291,10 +283,6 @@ impl Questions {
     /// Fails if the output cannot be written.
     #[track_caller]
     pub fn finish(mut self) -> Result<()> {
-        self.end().at_caller()
-    }
-
-    fn end(&mut self) -> Result<()> {
         let raw = match &mut self.records {
             Records::Lines(lines) => std::mem::take(&mut lines.raw),
             #[cfg(feature = "parquet")]
@@ -302,13 +290,14 @@ impl Questions {
         };
         let first = raw.first().map(|line| line.number);
         let tail = self.adds.tail(raw);
-        self.text(first, &tail)?;
-        match std::mem::replace(&mut self.out, AnswerOutput::Nowhere) {
+        self.text(first, &tail).at_caller()?;
+        let ended = match std::mem::replace(&mut self.out, AnswerOutput::Nowhere) {
             AnswerOutput::Nowhere => Ok(()),
             AnswerOutput::Text(mut out) => out.flush().map_err(|e| Error::io("answers", "write", &e)),
             #[cfg(feature = "parquet")]
             AnswerOutput::Rows(answers) => answers.finish(),
-        }
+        };
+        ended.at_caller()
     }
 
     fn read(&mut self) -> Result<Option<Question>> {
@@ -335,60 +324,51 @@ impl Questions {
 }
 
 impl OfLines {
-    /// Reads the next line; `None` after the last line. The inner error is the reason why a line is malformed.
-    fn line(&mut self) -> Result<Option<Result<(), Reason>>> {
-        if let Some(raw) = self.again.pop_front() {
-            self.number = raw.number;
-            self.waiting -= raw.text.len();
-            count_parsed(raw.text.len());
-            self.raw.push(raw);
-            // A malformed line ends each record, so it is the last of the lines to parse once more.
-            let malformed = self.malformed.as_ref().filter(|(number, _)| *number == self.number);
-            return Ok(Some(malformed.map_or(Ok(()), |(_, reason)| Err(reason.clone()))));
-        }
-        let Some(lines) = &mut self.lines else { return Ok(None) };
-        self.number += 1;
-        let line = match lines.next()? {
-            None => {
-                self.lines = None;
-                return Ok(None);
+    /// Reads the next line; returns `false` after the last line.
+    fn line(&mut self) -> Result<bool> {
+        let raw = match (self.again.pop_front(), &mut self.lines) {
+            (Some(raw), _) => {
+                self.waiting -= raw.text.len();
+                count_parsed(raw.text.len());
+                raw
             }
-            Some(line) => line.map(Cow::into_owned),
+            (None, None) => return Ok(false),
+            (None, Some(lines)) => {
+                let (text, bad) = match lines.next()? {
+                    Some(Ok(text)) => (text.into_owned(), None),
+                    Some(Err(reason)) => (lines.lossy(), Some(reason)),
+                    None => {
+                        (self.number, self.lines) = (self.number + 1, None);
+                        return Ok(false);
+                    }
+                };
+                if !lines.end().is_empty() {
+                    self.end = lines.end();
+                }
+                self.marked |= lines.is_marked();
+                self.left = 2 * text.len() + self.begun.map_or(0, |_| self.left);
+                Raw { number: lines.number, text, end: self.end, bad }
+            }
         };
-        let (text, outcome) = match line {
-            Ok(text) => (text, Ok(())),
-            Err(reason) => (lines.lossy(), Err(reason)),
-        };
-        let end = lines.end();
-        if !end.is_empty() {
-            self.end = end;
-        }
-        self.marked |= lines.is_marked();
-        let raw = Raw { number: self.number, text, end: self.end };
-        self.left = 2 * raw.text.len() + self.begun.map_or(0, |_| self.left);
+        self.number = raw.number;
         self.raw.push(raw);
-        self.malformed =
-            outcome.as_ref().err().map(|reason| (self.number, reason.clone())).or(self.malformed.take());
-        Ok(Some(outcome))
+        Ok(true)
     }
 
     /// Reads the next record. If `several` is true, a record may extend over several lines; a record without an end is
     /// malformed in its first line only.
     fn read(&mut self, several: bool) -> Result<Option<Question>> {
         loop {
-            let next = self.line()?;
-            let (ended, parsed) = (next.is_none(), matches!(next, Some(Ok(()))));
-            let line = self.raw.last().filter(|_| !ended);
+            let line = if self.line()? { self.raw.last() } else { None };
+            let ended = line.is_none();
+            let parsed = line.is_some_and(|line| line.bad.is_none());
             if line.is_some_and(|line| !line.text.trim().is_empty()) {
                 self.begun.get_or_insert(self.number);
             }
-            let outcome = match (next, line) {
-                (Some(Ok(())), Some(line)) => {
-                    self.parser.at(self.number);
-                    self.parser.line(&line.text)
-                }
-                (Some(Err(reason)), _) => Err(reason),
-                _ => self.parser.end(),
+            let outcome = match line {
+                Some(Raw { bad: Some(reason), .. }) => Err(reason.clone()),
+                Some(Raw { text, .. }) => self.parser.line(self.number, text),
+                None => self.parser.end(),
             };
             let alike = !parsed || self.parser.fails_alike();
             // In a quoted cell, lines are parsed alike, whichever line has opened the cell: where a quotation mark or the end
@@ -459,7 +439,7 @@ impl Iterator for Questions {
 }
 
 fn is_blank(file: &TextFile) -> Result<bool> {
-    let line = |line: &str| Ok((!line.trim().is_empty()).then_some(()));
+    let line = |_, line: &str| Ok((!line.trim().is_empty()).then_some(()));
     Ok(file.first_records(OneLine(line))?.next().is_none())
 }
 

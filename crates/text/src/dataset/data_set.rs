@@ -8,7 +8,6 @@ use std::sync::Arc;
 use unpadded::data::{Field, FileLine, Fingerprint, Sample, Samples, Source};
 use unpadded::{AtCaller, Error, Result, reserve};
 
-use super::hold_out::{held_name, is_held};
 use crate::ReadOptions;
 use crate::memory::Whole;
 use crate::record::plan::Plan;
@@ -91,8 +90,6 @@ pub trait Passes<R> {
     /// Fails if a file is malformed or cannot be read.
     fn each(&self, visit: &mut dyn FnMut(&R)) -> Result<()>;
 }
-
-pub(crate) type SampleFields<'a, R> = &'a dyn Fn(u64, &R) -> Result<Vec<Field>>;
 
 /// The content of a data set, in memory or in files: records, or the pieces of a text.
 pub trait DataStorage<R>: Sized {
@@ -289,7 +286,6 @@ impl<R: Record, S: RecordStorage<R>> DataSet<R, S> {
 }
 
 impl<R: Record> DataSet<R> {
-    /// Makes the data set of all records that a plan has read.
     pub(crate) fn of_plan(plan: Plan<R>, mut records: Vec<R>) -> Result<Self> {
         let Plan { name, mut options, .. } = plan;
         let all = |visit: &mut dyn FnMut(&R)| {
@@ -304,7 +300,7 @@ impl<R: Record> DataSet<R> {
     }
 
     /// Makes a sample of each record; `sample` also gets the index of the record, counted from 0.
-    pub(crate) fn numbered_samples(&self, sample: SampleFields<'_, R>) -> Result<Samples> {
+    pub(crate) fn numbered_samples(&self, sample: &dyn Fn(u64, &R) -> Result<Vec<Field>>) -> Result<Samples> {
         if self.records.is_empty() {
             return Err(none::<R>(&self.name));
         }
@@ -352,4 +348,15 @@ pub(crate) fn planned<R: Record>(paths: &[PathBuf], options: &ReadOptions, windo
 
 pub(crate) fn none<R: Record>(name: &str) -> Error {
     wrong_format(format!("{} of `{name}`", R::PLURAL), "at least one", "none")
+}
+
+/// Returns whether a sample is held out: about one in `one_in` samples is held out, and none if `one_in` is 0. Only `key`
+/// decides, the hash of the seed and of the content of the sample. Equal samples are therefore in one part.
+pub fn is_held(one_in: u64, key: u64) -> bool {
+    one_in != 0 && key.is_multiple_of(one_in)
+}
+
+/// Returns the name, for messages, of the held-out part of the data set `name`.
+pub(crate) fn held_name(name: &str) -> String {
+    format!("{name}, held out")
 }

@@ -128,7 +128,6 @@ impl<R: Record> Files<R> {
 }
 
 impl<R: Record> FileRecords<R> {
-    /// Keeps only the records for which `wanted` is true.
     fn kept(self, wanted: impl Fn(&R) -> bool + Send + Sync + 'static) -> Self {
         let (raw, wanted) = (self.all, Arc::new(wanted));
         let all = StreamOpener::new(move || {

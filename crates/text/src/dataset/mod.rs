@@ -3,7 +3,6 @@
 pub(crate) mod data_set;
 pub(crate) mod files;
 pub(crate) mod folds;
-pub(crate) mod hold_out;
 pub(crate) mod labelled_rows;
 pub(crate) mod labelled_texts;
 pub(crate) mod pairs;

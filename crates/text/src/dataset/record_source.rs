@@ -23,23 +23,19 @@ impl<R: Record> RecordSource<R> {
     /// Fails as [`DataSet::open_with`] does.
     #[track_caller]
     pub fn read(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<Self> {
-        Self::read_from(paths, options, most).at_caller()
-    }
-
-    fn read_from(paths: &[PathBuf], options: &ReadOptions, most: usize) -> Result<Self> {
         let _whole = Whole::begin();
-        let plan = planned::<R>(paths, options, false)?;
+        let plan = planned::<R>(paths, options, false).at_caller()?;
         let (mut records, mut bytes) = (Vec::new(), 0usize);
         for record in plan.records.open() {
-            let record = record?;
+            let record = record.at_caller()?;
             bytes = bytes.saturating_add(record.bytes());
             if bytes > most {
                 drop(records);
-                return Files::planned(plan).map(Self::Files);
+                return Files::planned(plan).map(Self::Files).at_caller();
             }
-            reserve::items(&mut records, 1, &format!("records of `{}`", plan.name))?;
+            reserve::items(&mut records, 1, &format!("records of `{}`", plan.name)).at_caller()?;
             records.push(record);
         }
-        DataSet::of_plan(plan, records).map(Self::Memory)
+        DataSet::of_plan(plan, records).map(Self::Memory).at_caller()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use unpadded::data::{Field, FileLine, Fingerprint, Limits, Vocabulary};
+use unpadded::data::{Field, Fingerprint, Limits, Vocabulary};
 use unpadded::{AtCaller, Error, Result, reserve};
 
 use super::data_set::{Passes, RecordStorage};
@@ -25,7 +25,7 @@ pub struct TaggedText {
     /// The label of the whole text, such as an intent; `None` for a text without a label.
     pub label: Option<String>,
     /// The place from which the text was read, for error messages; `None` for a text made in memory.
-    place: Remark<Option<(Arc<str>, TextLocation)>>,
+    pub(crate) place: Remark<Option<(Arc<str>, TextLocation)>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -55,17 +55,6 @@ impl TaggedText {
             TextLocation::Line(line) => format!("{file}:{line}"),
             TextLocation::Record(number) => format!("tags of record {number} of `{file}`"),
         })
-    }
-
-    /// Returns the line of the first word; `None` if the text was not read from a line.
-    pub(crate) fn line(&self) -> Option<FileLine> {
-        let (file, at) = self.place.0.as_ref()?;
-        match at {
-            TextLocation::LineOfFirst(line) | TextLocation::Line(line) => {
-                Some(FileLine::new(Arc::clone(file), *line))
-            }
-            TextLocation::Record(_) => None,
-        }
     }
 
     /// Splits a line into words at spaces and tabs, as in training files; other white space is part of a word.
@@ -226,15 +215,11 @@ impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
 /// that breaks the scheme, and the number of such texts.
 #[track_caller]
 pub fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
-    found_scheme(all).at_caller()
-}
-
-fn found_scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
     let set = all.iter().find_map(|of| of.options().scheme);
     let sentences = |visit: &mut dyn FnMut(&[String])| {
         all.iter().try_for_each(|of| of.each(&mut |text| visit(&text.tags)))
     };
-    TagSurvey::of(&sentences, set)?.whole(&sentences, &|at, word| {
+    let place = |at: usize, word: usize| {
         let (mut before, mut place) = (0, String::new());
         for of in all {
             let mut number = 0;
@@ -248,7 +233,8 @@ fn found_scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
             before += number;
         }
         Ok(place)
-    })
+    };
+    TagSurvey::of(&sentences, set).and_then(|found| found.whole(&sentences, &place)).at_caller()
 }
 
 /// Opens two or three parallel files as texts: a line of `words` has the words of a text, the same line of `tags` has

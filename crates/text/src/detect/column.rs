@@ -84,17 +84,8 @@ pub(crate) fn language(cell: &str) -> bool {
 }
 
 impl<'a> Column<'a> {
-    /// Returns the text columns: one that is not set, or those in `given`; several have no known names.
-    pub(crate) fn texts(given: &'a [String]) -> Vec<Self> {
-        Self::several("text", given, TEXT)
-    }
-
-    /// Returns the label columns, as [`Self::texts`] returns the text columns.
-    pub(crate) fn labels(given: &'a [String]) -> Vec<Self> {
-        Self::several("label", given, LABEL)
-    }
-
-    fn several(what: &'static str, given: &'a [String], known: &'static str) -> Vec<Self> {
+    /// Returns the columns of a role: one that is not set, or those in `given`; several have no known names.
+    pub(crate) fn several(what: &'static str, given: &'a [String], known: &'static str) -> Vec<Self> {
         let of = |given, known| Self { what, given, known };
         match given {
             [] => vec![of(None, known)],

@@ -28,7 +28,6 @@ pub(crate) struct ColumnChoice {
 pub(crate) struct Columns<'a> {
     name: &'a str,
     rows: &'a [Vec<String>],
-    /// The line number of the first record in the file.
     line: u64,
     header: Option<bool>,
     /// Whether the labels are numbers, which need not repeat.
@@ -81,9 +80,14 @@ impl Columns<'_> {
         options: &ReadOptions,
         wanted: &[Column<'_>],
     ) -> Result<ColumnChoice> {
+        // Whether all wanted columns have names that were detected in an earlier file, not set by the user.
+        let are_detected = options.told.as_ref().is_some_and(|told| {
+            let set = told.columns().map(|(what, names)| (what, what != "group" && !names.is_empty()));
+            wanted.iter().all(|one| one.given.is_some() && !set.contains(&(one.what, true)))
+        });
         let pick = |rows: &[Vec<String>]| {
             let columns = Columns { name, rows, line, header: options.header, numbers: options.numbers };
-            if options.are_detected(wanted) { columns.pick_alike(wanted) } else { columns.pick(wanted) }
+            if are_detected { columns.pick_alike(wanted) } else { columns.pick(wanted) }
         };
         let once = without_repetitions(rows).and_then(|rows| pick(&rows).ok()).filter(|found| found.header);
         once.map_or_else(|| pick(rows), Ok)
@@ -293,17 +297,13 @@ impl Columns<'_> {
         columns.into_iter().collect()
     }
 
-    /// Returns whether the first record has known names for all wanted columns, and none occurs again below.
-    fn names_itself(&self, wanted: &[Column<'_>]) -> bool {
-        let known = self.all_known(wanted, &[]).unwrap_or_default();
-        known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column))
-    }
-
     /// Finds the wanted columns of a later file by the names or numbers in the earlier file. A header with known names
     /// overrides numbers, and names that this file lacks.
     fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
-        if fits || self.header == Some(false) || !self.names_itself(wanted) {
+        let known = self.all_known(wanted, &[]).unwrap_or_default();
+        let names_itself = known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column));
+        if fits || self.header == Some(false) || !names_itself {
             let picked = self.pick(wanted)?;
             self.refuse_swapped(wanted, &picked)?;
             self.refuse_numbers(wanted, &picked)?;

@@ -13,7 +13,7 @@ use crate::format::row::{FileRow, RecordMaker};
 use crate::format::table::Table;
 use crate::format::{FileFormat, FormatKind};
 use crate::source::reason::{Reason, no_records, wrong_format};
-use crate::source::records::{NumberedLine, Stream, at_least_one};
+use crate::source::records::{OneLine, Stream, at_least_one};
 
 /// The location of the wanted columns in the records of a file.
 #[derive(Debug, Clone)]
@@ -115,7 +115,7 @@ impl FileForm {
                         .collect::<Result<_, _>>()
                         .map(Some)
                 };
-                let found = file.records(NumberedLine { line: 0, make })?;
+                let found = file.records(OneLine(make))?;
                 Ok(Box::new(found.flat_map(move |records| match (records, advice) {
                     (Ok(records), _) => records.into_iter().map(Ok).collect(),
                     (Err(e), Some(advice)) => vec![Err(e.noted(*advice))],

@@ -96,7 +96,7 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
         let ending = extension(&name).unwrap_or_default();
         return detected(format, &format!("its name ends with `.{ending}`"));
     }
-    if file.list().is_some() || (task != Task::Plain && json::is_whole(file)?) {
+    if file.list.is_some() || (task != Task::Plain && json::is_whole(file)?) {
         return detected(FileFormat::JsonLines, "it is a single JSON value");
     }
     let (format, why) = by_lines(file, task)?;
@@ -162,7 +162,7 @@ fn has_tags(file: &TextFile) -> Result<bool> {
     let (mut rows, mut blank) = (Vec::<(usize, String)>::new(), 0);
     let mut begins_at = vec![0];
     let names = |cells: &[&str], known: &str| cells.iter().any(|cell| has_word(known, &plain(cell)));
-    let line = OneLine(|line: &str| Ok(Some(line.to_owned())));
+    let line = OneLine(|_, line: &str| Ok(Some(line.to_owned())));
     for line in file.first_records(line)?.map_while(Result::ok).take(LOOKED_AT) {
         let separator = ['\t', ',', ';'].into_iter().find(|separator| line.contains(*separator));
         let cells: Vec<&str> = match separator {

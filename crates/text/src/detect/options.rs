@@ -42,7 +42,6 @@ pub struct ReadOptions {
     pub(crate) quotes: Option<bool>,
     /// The number of lines above the table; `None` if it is not set.
     pub(crate) skip_lines: Option<u64>,
-    /// The text columns; empty if no text column is set or detected.
     pub(crate) text: Vec<String>,
     /// The label columns: one, or several with 0 or 1 in each; empty if no label column is set or detected.
     pub(crate) label: Vec<String>,
@@ -54,7 +53,6 @@ pub struct ReadOptions {
     pub(crate) label_lists: bool,
     /// Whether each label is a number.
     pub(crate) numbers: bool,
-    /// The notation of labels in cells; `None` if it is neither set nor detected.
     pub(crate) notation: Option<LabelNotation>,
     /// Whether the last text column is the second text of a pair.
     pub(crate) pair: bool,

@@ -20,7 +20,6 @@ use crate::source::reason::{Reason, wrong_format};
 use crate::source::records::{Parser, Records, shown, unbroken};
 use unpadded::Result;
 
-/// The names of the columns of CoNLL-U, in order.
 const UNIVERSAL: [&str; 10] =
     ["id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc"];
 
@@ -70,8 +69,8 @@ pub(crate) struct Columns {
 /// The words and the tags of a sentence, and the position of the sentence in the file.
 #[derive(Default)]
 pub(crate) struct Sentence {
-    /// The number of the line with the sentence's first word.
-    pub(crate) line: u64,
+    /// The line number of each word.
+    pub(crate) lines: Vec<u64>,
     /// Whether other lines are between the words.
     pub(crate) has_gaps: bool,
     pub(crate) words: Vec<String>,
@@ -265,7 +264,6 @@ impl Columns {
         file.records(Block::new(self))
     }
 
-    /// Returns whether a line marks the start or the end of a document, instead of being a word.
     fn is_mark(&self, line: &str) -> bool {
         is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }
@@ -371,7 +369,8 @@ struct Block {
     columns: Columns,
     /// Whether the header, the next line that does not begin with `#`, is still unread.
     header: bool,
-    number: u64,
+    /// The line number of the header, until a caller takes it.
+    top: Option<u64>,
     spoiled: bool,
     /// The number of the previous word in its sentence; `None` before the first word, or without numbers.
     id: Option<u64>,
@@ -387,7 +386,7 @@ impl Block {
         Self { header: columns.header, columns: columns.clone(), ..Self::default() }
     }
 
-    fn word(&mut self, line: &str) -> Result<(), Reason> {
+    fn word(&mut self, number: u64, line: &str) -> Result<(), Reason> {
         let (columns, begins) = (&self.columns, self.sentence.words.is_empty());
         if columns.skips(line, begins, &mut self.titled)? {
             self.sentence.has_gaps |= !begins;
@@ -450,10 +449,8 @@ impl Block {
             }
             self.id = id;
         }
-        if begins {
-            self.sentence.line = self.number;
-        }
         let tag = if columns.brackets { inside(&mut self.open, tag)? } else { tag.to_owned() };
+        self.sentence.lines.push(number);
         self.sentence.words.push(word.to_owned());
         self.sentence.tags.push(tag);
         Ok(())
@@ -484,20 +481,16 @@ fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
 }
 
 impl Parser<Sentence> for Block {
-    fn at(&mut self, line: u64) {
-        self.number = line;
-    }
-
-    fn line(&mut self, line: &str) -> Result<Option<Sentence>, Reason> {
+    fn line(&mut self, number: u64, line: &str) -> Result<Option<Sentence>, Reason> {
         let may_be = line.starts_with(['#', '-']) || line.contains("-DOC") || line.contains("-doc");
         if line.trim().is_empty() || (may_be && self.columns.is_mark(line)) {
             return self.end();
         }
         if self.header && !line.starts_with('#') {
-            self.header = false;
+            (self.header, self.top) = (false, Some(number));
             return Ok(None);
         }
-        if self.spoiled { Ok(None) } else { self.word(line).map(|()| None) }
+        if self.spoiled { Ok(None) } else { self.word(number, line).map(|()| None) }
     }
 
     fn spoil(&mut self) -> bool {

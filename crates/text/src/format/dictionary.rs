@@ -71,13 +71,10 @@ fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reaso
         let mut cells = said.split_whitespace();
         let word = cells.next().unwrap_or_default();
         let plain = |phoneme: &'_ str| -> String {
-            match stress {
-                true => phoneme.to_owned(),
+            match phoneme.strip_suffix(['0', '1', '2']) {
                 // Only the digits of stress are removed; other digits are tones, or signs of X-SAMPA.
-                false => match phoneme.strip_suffix(['0', '1', '2']) {
-                    Some(vowel) if vowel.bytes().all(|b| b.is_ascii_uppercase()) => vowel.to_owned(),
-                    _ => phoneme.to_owned(),
-                },
+                Some(vowel) if !stress && vowel.bytes().all(|b| b.is_ascii_uppercase()) => vowel.to_owned(),
+                _ => phoneme.to_owned(),
             }
         };
         let phonemes: Vec<String> = cells.map(plain).collect();
@@ -128,8 +125,9 @@ mod tests {
     #[test]
     fn words_have_each_way_to_speak_them_once() {
         let of = |text: &'static str, stress| -> unpadded::Result<Vec<String>> {
+            let mut pair = reader(stress);
             let found: Records<[String; 2]> =
-                TextFile::embedded("some.dict", text).records(OneLine(reader(stress)))?;
+                TextFile::embedded("some.dict", text).records(OneLine(move |_, line: &str| pair(line)))?;
             found.map(|pair| pair.map(|[source, target]| format!("{source}={target}"))).collect()
         };
         let text =

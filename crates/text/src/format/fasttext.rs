@@ -53,7 +53,7 @@ fn records(line: &str, lists: bool) -> Result<Option<Vec<[String; 2]>>, Reason> 
 
 /// Returns a note for the user if texts in the first lines have several labels; else `None`.
 fn note(file: &TextFile, lists: bool) -> Result<Option<String>> {
-    let several = |line: &str| Ok(Some(cut(line).0.len() > 1));
+    let several = |_, line: &str| Ok(Some(cut(line).0.len() > 1));
     let several = file.first_records(OneLine(several))?.filter(|one| matches!(one, Ok(true))).count();
     let plural = if several == 1 { "" } else { "s" };
     let read = if several == 1 { "is read" } else { "are read" };

@@ -75,29 +75,9 @@ impl<'a> Object<'a> {
 const DEEPEST: usize = 64;
 
 /// A JSON string, which is borrowed from the text of the file if the string has no escapes.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de> Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        from.deserialize_str(TextVisitor)
-    }
-}
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Deserializes a JSON object; the values of fields that are not wanted become `Null`.
 struct Fields<'w> {
@@ -316,8 +296,11 @@ pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
     let list = match value {
         Value::List(list) if lists => list,
         Value::Object(scores) if are_scores(scores) || (lists && scores.fields.is_empty()) => {
-            let labels =
-                scores.fields.iter().filter(|(_, score)| is_half(score)).map(|(label, _)| label.trim());
+            let labels = scores
+                .fields
+                .iter()
+                .filter(|(_, value)| score(value) >= Some(0.5))
+                .map(|(label, _)| label.trim());
             let labels: Vec<&str> = labels.collect();
             if let Some(label) = labels.iter().find(|label| label.is_empty() || label.contains(BEHIND)) {
                 let expected = format!("a name for each score in the field `{name}`");
@@ -378,38 +361,20 @@ fn score(value: &Value<'_>) -> Option<f64> {
     }
 }
 
-fn is_half(value: &Value<'_>) -> bool {
-    score(value) >= Some(0.5)
-}
-
 /// Advice in messages for a label that is a list.
 pub(crate) const LABEL_LISTS: &str =
     "`data.target = \"labels\"` in a config (`label_lists`) reads several labels per text";
 
-/// Returns the strings in the list of a field.
-pub(crate) fn texts(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
-    list(object, name, "strings", |_| false)
-}
-
-/// Returns the strings in the list of a field. The list may also have whole numbers, which become strings.
-pub(crate) fn tags(object: &Object<'_>, name: &str) -> Result<Vec<String>, Reason> {
-    list(object, name, "strings or whole numbers", |number| {
-        number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit())
-    })
-}
-
-fn list(
-    object: &Object<'_>,
-    name: &str,
-    of: &str,
-    written: impl Fn(&str) -> bool,
-) -> Result<Vec<String>, Reason> {
+/// Returns the strings in the list of a field. With `numbers`, the list may also have whole numbers, which become strings.
+pub(crate) fn list(object: &Object<'_>, name: &str, numbers: bool) -> Result<Vec<String>, Reason> {
+    let of = if numbers { "strings or whole numbers" } else { "strings" };
+    let is_whole = |number: &str| number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
     let wrong = |got: String| Reason::of(format!("a list of {of} in the field `{name}`"), got);
     let value = found(object, name)?;
     let Value::List(list) = value else { return Err(wrong(value.kind().to_owned())) };
     let text = |one: &Value<'_>| match one {
         Value::Text(text) => Ok(text.to_string()),
-        Value::Number(number) if written(number) => Ok(number.to_string()),
+        Value::Number(number) if numbers && is_whole(number) => Ok(number.to_string()),
         other => Err(wrong(format!("a list with {}", other.kind()))),
     };
     list.iter().map(text).collect()

@@ -13,7 +13,7 @@ use super::walk::Walk;
 use crate::memory::Usage;
 use crate::source::lines::quoted;
 use crate::source::reason::{Reason, wrong_format};
-use crate::source::records::{NumberedLine, OneLine, SkippedRecords, Stream, shown, to_first_error};
+use crate::source::records::{OneLine, SkippedRecords, Stream, shown, to_first_error};
 use crate::{MalformedLines, TextFile};
 
 /// The layout of a JSON file: the arrangement of the records, and the names of the elements of lists.
@@ -79,7 +79,7 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
         Some(b'[') => return Ok((list_or_lines(file)?, None)),
-        Some(b'{') if file.list().is_none() => {}
+        Some(b'{') if file.list.is_none() => {}
         Some(b'{') => return lists(file).map(|of| (Arrangement::Lists(of.records), of.columns)),
         _ => return Ok((Arrangement::Lines, None)),
     }
@@ -316,7 +316,7 @@ impl List {
     fn named<'a>(file: &'a TextFile, layout: &'a Layout) -> Result<&'a str> {
         let what = format!("file `{}`", file.name());
         let wrong = |expected, got| Err(wrong_format(&*what, expected, got));
-        match (&layout.arrangement, file.list()) {
+        match (&layout.arrangement, file.list.as_deref()) {
             (Arrangement::Lists(lists), Some(name)) if lists.iter().any(|own| own == name) => Ok(name),
             (Arrangement::Lists(lists), Some(name)) => match lists.is_empty() {
                 true => wrong("a list of records in the object".to_owned(), "none".to_owned()),
@@ -462,7 +462,7 @@ pub(crate) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Ve
     let all: Stream<Object<'static>> = match layout.arrangement {
         Arrangement::Lines => {
             let (names, mut header) = (layout.names.clone(), layout.header);
-            let owned = move |line: &str| {
+            let owned = move |_, line: &str| {
                 let object = object(line, None, names.as_deref())?;
                 Ok(object.filter(|_| !std::mem::take(&mut header)).map(|object| object.owned()))
             };
@@ -512,7 +512,7 @@ pub(crate) fn records<R: 'static>(
             no_header(&object, below)?;
             make(&Object { line: number, ..object }).map(Some)
         };
-        return Ok(Box::new(file.records(NumberedLine { line: 0, make })?));
+        return Ok(Box::new(file.records(OneLine(make))?));
     }
     let (mut list, policy) = (Source::open(file, layout, wanted.as_deref())?, file.malformed);
     let (encoding, guessed) = file.characters();

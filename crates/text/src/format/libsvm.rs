@@ -46,19 +46,16 @@ impl LabelledRow {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FirstIndex {
     /// The first column has number 0, as in files that scikit-learn writes by default.
-    Zero,
+    Zero = 0,
     /// The first column has number 1, as LIBSVM defines the format; index 0 is then an error.
     #[default]
-    One,
+    One = 1,
 }
 
 impl FirstIndex {
     /// The number of the first column: 0 or 1.
     pub fn number(self) -> i64 {
-        match self {
-            Self::Zero => 0,
-            Self::One => 1,
-        }
+        self as i64
     }
 
     /// Returns the variant for the number 0 or 1; `None` for any other number.

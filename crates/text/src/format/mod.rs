@@ -179,10 +179,6 @@ impl FileFormat {
     pub(crate) fn is_table(self) -> bool {
         matches!(self.kind(), Table)
     }
-
-    pub(crate) fn is_folder(self) -> bool {
-        matches!(self.kind(), Folders(_))
-    }
 }
 
 impl fmt::Display for FileFormat {

@@ -49,12 +49,6 @@ impl Parallel {
         }
     }
 
-    /// Returns an error about the last line that was read from the file with index `at`.
-    fn wrong(&self, at: usize, reason: Reason) -> Error {
-        let (name, number) = (self.names.get(at).map_or("", String::as_str), self.counts.get(at).copied());
-        reason.at(format!("{name}:{}", number.unwrap_or(0)))
-    }
-
     /// Returns the error for a file that has more or fewer lines than the first file.
     fn uneven(&mut self) -> Result<Option<Error>> {
         for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
@@ -70,15 +64,6 @@ impl Parallel {
             wrong_format(format!("lines of file `{name}`"), expected, count.to_string())
         };
         Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
-    }
-
-    /// Returns the error for different numbers of lines, the likely cause of `error`; otherwise `error`.
-    fn explained(&mut self, error: Error) -> Error {
-        match self.uneven() {
-            Ok(Some(uneven)) => uneven,
-            Ok(None) => error,
-            Err(malformed) => malformed,
-        }
     }
 }
 
@@ -96,17 +81,15 @@ pub(crate) fn records<R: 'static>(
                 Ok(None) => {}
                 Ok(Some(record)) => return Ok(Some(record)),
                 // Files whose numbers of lines differ are an error at their end, since their lines do not belong together.
-                Err((at, reason)) => match &log {
-                    Some(log) => {
-                        let name = lines.names.get(at).map_or("", String::as_str);
-                        let text = lines.files.get(at).map(Lines::lossy).unwrap_or_default();
-                        log.add(name, [number, 0], &reason, &text)?;
-                    }
-                    None => {
-                        let error = lines.wrong(at, reason);
-                        return Err(lines.explained(error));
-                    }
-                },
+                Err((at, reason)) => {
+                    let name = lines.names.get(at).map_or("", String::as_str);
+                    let Some(log) = &log else {
+                        let error = reason.at(format!("{name}:{number}"));
+                        return Err(lines.uneven()?.unwrap_or(error));
+                    };
+                    let text = lines.files.get(at).map(Lines::lossy).unwrap_or_default();
+                    log.add(name, [number, 0], &reason, &text)?;
+                }
             }
         }
         Ok(None)

@@ -64,9 +64,10 @@ impl FileRow<'_> {
     pub(crate) fn words(self) -> Result<[Vec<String>; 2], Reason> {
         match self {
             Self::Cells(_) => Err(Reason::of("a list of words", "a cell")),
-            Self::Object(object, names) => {
-                Ok([fields::texts(object, name(names, 0))?, fields::tags(object, name(names, 1))?])
-            }
+            Self::Object(object, names) => Ok([
+                fields::list(object, name(names, 0), false)?,
+                fields::list(object, name(names, 1), true)?,
+            ]),
             Self::Sentence(Sentence { words, tags, .. }) => Ok([words, tags]),
         }
     }

@@ -41,19 +41,6 @@ fn trails(rows: &[Vec<String>]) -> bool {
     !below.is_empty() && below.iter().all(ends)
 }
 
-impl ReadOptions {
-    /// Returns whether all wanted columns have names that were detected in an earlier file, not set by the user.
-    pub(crate) fn are_detected(&self, wanted: &[Column<'_>]) -> bool {
-        let Some(told) = &self.told else { return false };
-        let columns = told.columns();
-        let is_told = |one: &Column<'_>| {
-            let mut set = columns.iter().filter(|(what, names)| *what != "group" && !names.is_empty());
-            set.any(|(what, _)| *what == one.what)
-        };
-        wanted.iter().all(|one| one.given.is_some() && !is_told(one))
-    }
-}
-
 /// The decisions about a table: the separator, the quotation marks, the header and the wanted columns.
 #[derive(Debug, Clone)]
 pub(crate) struct Table {
@@ -153,12 +140,6 @@ impl Table {
     /// Returns the separator, and whether cells may be quoted.
     pub(crate) fn writes(&self) -> (char, bool) {
         (self.dialect.separator, self.dialect.quotes != Quotes::Text)
-    }
-
-    /// Returns whether the table has a column with this number, counted from 1.
-    pub(crate) fn has_column(&self, number: Option<&str>) -> bool {
-        let number = number.and_then(|number| number.trim().parse::<usize>().ok());
-        number.is_some_and(|number| (1..=self.picked.width).contains(&number))
     }
 
     /// Returns whether the first wanted column has only numbers in the first records.

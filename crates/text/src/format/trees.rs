@@ -75,14 +75,14 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
             format!("{got} in {}", shown(line)),
         )
     };
-    let (mut depth, mut nodes, mut leaves) = (0usize, Vec::<Node<'_>>::new(), Vec::new());
+    let (mut nodes, mut leaves) = (Vec::<Node<'_>>::new(), Vec::new());
     // Indices of the nodes whose bracket is still open.
     let mut open: Vec<usize> = Vec::new();
     // After an opening bracket comes a label; after the label comes a word, or one or more trees.
-    let (mut after_open, mut has_child) = (false, Vec::new());
+    let (mut after_open, mut has_child) = (false, Vec::<bool>::new());
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
-        if !nodes.is_empty() && depth == 0 {
+        if !nodes.is_empty() && has_child.is_empty() {
             return Err(wrong("more behind the last bracket"));
         }
         if c.is_whitespace() {
@@ -97,8 +97,8 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
                 *has = true;
             }
             has_child.push(false);
-            (depth, after_open, rest) = (depth + 1, true, &rest[1..]);
-            if depth > DEEPEST {
+            (after_open, rest) = (true, &rest[1..]);
+            if has_child.len() > DEEPEST {
                 return Err(wrong("a tree that is too deep"));
             }
             continue;
@@ -107,7 +107,7 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
             match has_child.pop() {
                 None => return Err(wrong("a closing bracket too many")),
                 Some(false) => return Err(wrong("a bracket with no word in it")),
-                Some(true) => (depth, rest) = (depth - 1, &rest[1..]),
+                Some(true) => rest = &rest[1..],
             }
             if let Some(node) = open.pop().and_then(|at| nodes.get_mut(at)) {
                 node.leaves.end = leaves.len();
@@ -129,8 +129,8 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
         }
         leaves.push(unescaped(word));
     }
-    if depth > 0 || nodes.is_empty() {
-        return Err(wrong(if depth > 0 { "a bracket that is not closed" } else { "no label" }));
+    if !has_child.is_empty() || nodes.is_empty() {
+        return Err(wrong(if !has_child.is_empty() { "a bracket that is not closed" } else { "no label" }));
     }
     Ok((nodes, leaves))
 }

@@ -45,7 +45,6 @@ impl Walk {
         input.fill_buf().map_err(|e| broken(format!("{name}:{line}"), &e))
     }
 
-    /// Returns the error `FILE:LINE: expected …, got …` for a line of the file.
     pub(crate) fn malformed(&self, line: u64, reason: Reason) -> Error {
         reason.at(format!("{}:{line}", self.name))
     }
@@ -150,30 +149,23 @@ impl Walk {
                     break;
                 }
             }
-            let too_long = match &mut keep {
-                Some(keep) if keep.len() + passed > most => true,
-                Some(keep) => {
-                    keep.extend_from_slice(buffer.get(..passed).unwrap_or_default());
-                    false
+            if let Some(keep) = &mut keep {
+                if keep.len() + passed > most {
+                    let expected = format!("a record of at most {most} bytes");
+                    let got = "a longer record; is a quotation mark or a bracket never closed?";
+                    return Err(self.malformed(begun, Reason::of(expected, got)));
                 }
-                None => false,
-            };
-            if too_long {
-                let expected = format!("a record of at most {most} bytes");
-                let got = "a longer record; is a quotation mark or a bracket never closed?";
-                return Err(self.malformed(begun, Reason::of(expected, got)));
+                keep.extend_from_slice(buffer.get(..passed).unwrap_or_default());
             }
             self.input.consume(passed);
             count_parsed(passed);
             self.line = line;
+            if ends && any {
+                return Ok(true);
+            }
             if ends {
-                return match any {
-                    true => Ok(true),
-                    false => {
-                        let found = self.peek()?;
-                        Err(self.unlike("a value of JSON", found))
-                    }
-                };
+                let found = self.peek()?;
+                return Err(self.unlike("a value of JSON", found));
             }
             if line > last {
                 return Ok(false);

@@ -10,7 +10,7 @@ use unpadded::{ErrorKind, Result};
 use super::plan::{Plan, StreamOpener};
 use super::projection::{FilePlan, Projection};
 use crate::dataset::data_set::Record;
-use crate::detect::column::Column;
+use crate::detect::column::{Column, LABEL, TEXT};
 use crate::detect::form::FileForm;
 use crate::detect::guess::{misnamed, no_features};
 use crate::detect::options::ReadOptions;
@@ -114,8 +114,8 @@ impl Projection for LabelledText {
 
     /// Returns the text columns, the label column and, if a group column is set, the group column.
     fn wanted(options: &ReadOptions) -> Vec<Column<'_>> {
-        let mut wanted = Column::texts(&options.text);
-        wanted.extend(Column::labels(&options.label));
+        let mut wanted = Column::several("text", &options.text, TEXT);
+        wanted.extend(Column::several("label", &options.label, LABEL));
         let group = options.group.as_deref();
         wanted.extend(group.map(|group| Column { what: "group", given: Some(group), known: "" }));
         wanted
@@ -197,16 +197,6 @@ fn description(plan: &FilePlan) -> String {
     let mut options = plan.options.clone();
     options.notes.retain(|note| !note.contains("is a header"));
     options.to_string()
-}
-
-/// The files of a data set, with the form of each file.
-#[derive(Debug)]
-struct Inputs {
-    name: String,
-    inputs: Vec<Input>,
-    options: ReadOptions,
-    /// Whether the records are read from the files in each pass, instead of being held in memory.
-    window: bool,
 }
 
 /// Names of folders that have texts without labels, next to class folders.
@@ -336,19 +326,18 @@ fn folder(
             no_features(file, Task::Labelled.name())?;
         }
     }
-    let without_columns = || options.without_columns(format, &format!("folder `{}`", path.display()));
+    if let FormatKind::Folders(FolderFormat::ClassFolders | FolderFormat::ClassFiles) = format.kind() {
+        options.without_columns(format, &format!("folder `{}`", path.display()))?;
+        notes.insert(0, format!("`{format}`"));
+    }
     match format.kind() {
         FormatKind::Folders(FolderFormat::ClassFolders) => {
-            without_columns()?;
-            notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.folder_per_class()? {
                 let file = if options.format.is_some() { file.markup(true) } else { file };
                 inputs.push(Input::Whole(file, label));
             }
         }
         FormatKind::Folders(FolderFormat::ClassFiles) => {
-            without_columns()?;
-            notes.insert(0, format!("`{format}`"));
             for (label, file) in folder.file_per_class()? {
                 let file = prepared(file, options, window)?;
                 let name = label.clone();
@@ -373,106 +362,103 @@ fn folder(
     Ok(notes)
 }
 
-impl Inputs {
-    /// Finds the files of these paths, and detects the form of the first file of records.
-    fn new(paths: &[PathBuf], set: &ReadOptions, window: bool) -> Result<Self> {
-        let (name, found) = find(paths)?;
-        let (mut inputs, mut options) = (Vec::new(), set.told());
-        let (mut classes, mut notes) = (Vec::new(), Vec::new());
-        for one in found {
-            match one {
-                PathContent::File(file) => classes.push((file.name(), file)),
-                PathContent::Folder(path) => {
-                    notes.extend(folder(&path, &options, window, &mut inputs, &mut classes)?)
-                }
+/// Finds the files of these paths, and detects the form of the first file of records.
+fn found(paths: &[PathBuf], set: &ReadOptions, window: bool) -> Result<(String, Vec<Input>, ReadOptions)> {
+    let (name, found) = find(paths)?;
+    let (mut inputs, mut options) = (Vec::new(), set.told());
+    let (mut classes, mut notes) = (Vec::new(), Vec::new());
+    for one in found {
+        match one {
+            PathContent::File(file) => classes.push((file.name(), file)),
+            PathContent::Folder(path) => {
+                notes.extend(folder(&path, &options, window, &mut inputs, &mut classes)?)
             }
         }
-        // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class.
-        if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
-            options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
-            let label = |name: &str| {
-                let name = name.rsplit(['/', '!']).next().unwrap_or(name);
-                name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
-            };
-            for (name, file) in classes.drain(..) {
-                let file = prepared(file, &options, window)?;
-                inputs.push(Input::Texts(file, FileForm::Lines(&LINES, options.lines), label(&name)));
-            }
-        }
-        // Maximum number of later tables whose form is compared with the first table.
-        const LOOKED_AT: usize = 100;
-        let mut first: Option<String> = None;
-        for (_, mut file) in classes {
-            // Other files have the form of the first file, unless the name of a file shows another format.
-            let is_compared = first.is_some()
-                && inputs.len() <= LOOKED_AT
-                && FileFormat::of_name(&file.name()).is_some_and(FileFormat::is_table);
-            if !(inputs.is_empty() || is_compared) {
-                inputs.push(Input::Records(file, None));
-                continue;
-            }
-            file = prepared(file, &options, window)?;
-            let plan = FilePlan::of::<LabelledText>(&file, &options)?;
-            if let Some(first) = &first {
-                let reading = description(&plan);
-                if reading != *first {
-                    notes.push(format!("`{}` read as {reading}", file.name()));
-                }
-                file = file.reopened();
-            } else {
-                options = plan.options.clone();
-                first = matches!(plan.form, FileForm::Cells(_)).then(|| description(&plan));
-            }
-            inputs.push(Input::Records(file, Some(Box::new(plan))));
-        }
-        // Later files may have another format than the files for which the options are set.
-        let of_lines = match inputs.first().filter(|_| set.told.is_none()) {
-            Some(Input::Records(_, Some(plan))) => match plan.form {
-                FileForm::Lines(..) => plan.options.format,
-                FileForm::Cells(_) | FileForm::Fields(_) | FileForm::Words(_) => None,
-            },
-            Some(Input::Texts(_, FileForm::Lines(..), _)) => Some(FileFormat::FilePerClass),
-            Some(Input::Whole(..)) => Some(FileFormat::FolderPerClass),
-            Some(Input::Records(_, None) | Input::Texts(..)) | None => None,
-        };
-        of_lines.map_or(Ok(()), |format| set.unused(format, &format!("`{name}`")))?;
-        options.notes.extend(notes);
-        Ok(Self { name, inputs, options, window })
     }
+    // With the format `file-per-class`, each of several files, such as `rt-polarity.*`, is a class.
+    if options.format == Some(FileFormat::FilePerClass) && inputs.is_empty() {
+        options.without_columns(FileFormat::FilePerClass, &format!("`{name}`"))?;
+        let label = |name: &str| {
+            let name = name.rsplit(['/', '!']).next().unwrap_or(name);
+            name.rsplit_once('.').map_or(name, |(stem, _)| stem).to_owned()
+        };
+        for (name, file) in classes.drain(..) {
+            let file = prepared(file, &options, window)?;
+            inputs.push(Input::Texts(file, FileForm::Lines(&LINES, options.lines), label(&name)));
+        }
+    }
+    // Maximum number of later tables whose form is compared with the first table.
+    const LOOKED_AT: usize = 100;
+    let mut first: Option<String> = None;
+    for (_, mut file) in classes {
+        // Other files have the form of the first file, unless the name of a file shows another format.
+        let is_compared = first.is_some()
+            && inputs.len() <= LOOKED_AT
+            && FileFormat::of_name(&file.name()).is_some_and(FileFormat::is_table);
+        if !(inputs.is_empty() || is_compared) {
+            inputs.push(Input::Records(file, None));
+            continue;
+        }
+        file = prepared(file, &options, window)?;
+        let plan = FilePlan::of::<LabelledText>(&file, &options)?;
+        if let Some(first) = &first {
+            let reading = description(&plan);
+            if reading != *first {
+                notes.push(format!("`{}` read as {reading}", file.name()));
+            }
+            file = file.reopened();
+        } else {
+            options = plan.options.clone();
+            first = matches!(plan.form, FileForm::Cells(_)).then(|| description(&plan));
+        }
+        inputs.push(Input::Records(file, Some(Box::new(plan))));
+    }
+    // Later files may have another format than the files for which the options are set.
+    let of_lines = match inputs.first().filter(|_| set.told.is_none()) {
+        Some(Input::Records(_, Some(plan))) => match plan.form {
+            FileForm::Lines(..) => plan.options.format,
+            FileForm::Cells(_) | FileForm::Fields(_) | FileForm::Words(_) => None,
+        },
+        Some(Input::Texts(_, FileForm::Lines(..), _)) => Some(FileFormat::FilePerClass),
+        Some(Input::Whole(..)) => Some(FileFormat::FolderPerClass),
+        Some(Input::Records(_, None) | Input::Texts(..)) | None => None,
+    };
+    of_lines.map_or(Ok(()), |format| set.unused(format, &format!("`{name}`")))?;
+    options.notes.extend(notes);
+    Ok((name, inputs, options))
+}
 
-    /// Iterates over the records of all files, up to the first error.
-    fn records(self: Arc<Self>) -> Stream<LabelledText> {
-        // If malformed records are collected, one error reports all files in class folders that cannot be read.
-        let (mut number, mut strays) = (0, SkippedRecords::default());
-        let next = move || -> Option<Stream<LabelledText>> {
-            let Some(input) = self.inputs.get(number) else {
-                let error = std::mem::take(&mut strays).all::<LabelledText>(0).err()?;
-                let error = error.noted("move the files that are not texts out of the class folders");
-                return Some(Box::new(std::iter::once(Err(error))));
-            };
-            number += 1;
-            Some(input.open(&self.options, self.window).unwrap_or_else(|e| -> Stream<LabelledText> {
-                match input {
-                    Input::Whole(..) if self.options.malformed == MalformedLines::Collect => {
-                        strays.add(|| e);
-                        Box::new(std::iter::empty())
-                    }
-                    // Only an error about the contents of a file is left out, and none about reading it.
-                    Input::Whole(file, _)
-                        if self.options.malformed == MalformedLines::Skip
-                            && e.kind() == ErrorKind::Format =>
-                    {
-                        let reason = Reason::of("a text", e.to_string());
-                        let added = self.options.skips.0.add(&file.name(), [0; 2], &reason, "");
-                        Box::new(added.err().into_iter().map(Err))
-                    }
-                    _ => Box::new(std::iter::once(Err(e))),
-                }
-            }))
+/// Iterates over the records of all files, up to the first error.
+fn records(inputs: Arc<[Input]>, options: ReadOptions, window: bool) -> Stream<LabelledText> {
+    // If malformed records are collected, one error reports all files in class folders that cannot be read.
+    let (mut number, mut strays) = (0, SkippedRecords::default());
+    let next = move || -> Option<Stream<LabelledText>> {
+        let Some(input) = inputs.get(number) else {
+            let error = std::mem::take(&mut strays).all::<LabelledText>(0).err()?;
+            let error = error.noted("move the files that are not texts out of the class folders");
+            return Some(Box::new(std::iter::once(Err(error))));
         };
-        let mut records = std::iter::from_fn(next).flatten();
-        to_first_error(move || records.next().transpose())
-    }
+        number += 1;
+        Some(input.open(&options, window).unwrap_or_else(|e| -> Stream<LabelledText> {
+            match input {
+                Input::Whole(..) if options.malformed == MalformedLines::Collect => {
+                    strays.add(|| e);
+                    Box::new(std::iter::empty())
+                }
+                // Only an error about the contents of a file is left out, and none about reading it.
+                Input::Whole(file, _)
+                    if options.malformed == MalformedLines::Skip && e.kind() == ErrorKind::Format =>
+                {
+                    let reason = Reason::of("a text", e.to_string());
+                    let added = options.skips.0.add(&file.name(), [0; 2], &reason, "");
+                    Box::new(added.err().into_iter().map(Err))
+                }
+                _ => Box::new(std::iter::once(Err(e))),
+            }
+        }))
+    };
+    let mut records = std::iter::from_fn(next).flatten();
+    to_first_error(move || records.next().transpose())
 }
 
 impl Record for LabelledText {
@@ -504,8 +490,9 @@ impl Record for LabelledText {
     }
 
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
-        let inputs = Arc::new(Inputs::new(paths, options, window)?);
-        let (name, options) = (inputs.name.clone(), inputs.options.clone());
-        Ok(Plan { name, options, records: StreamOpener::new(move || Arc::clone(&inputs).records()) })
+        let (name, inputs, options) = found(paths, options, window)?;
+        let (inputs, of) = (Arc::<[Input]>::from(inputs), options.clone());
+        let open = move || records(Arc::clone(&inputs), of.clone(), window);
+        Ok(Plan { name, options, records: StreamOpener::new(open) })
     }
 }

@@ -8,10 +8,9 @@ use std::sync::Arc;
 use unpadded::{AtCaller, Error, ErrorKind, Result};
 
 use super::plan::{Opener, Plan, StreamOpener};
-use crate::dataset::data_set::{DataSet, DataStorage};
-use crate::dataset::hold_out::held_name;
+use crate::dataset::data_set::{DataSet, DataStorage, held_name};
 use crate::dataset::record_source::RecordSource;
-use crate::detect::column::Column;
+use crate::detect::column::{Column, TEXT};
 use crate::detect::form::FileForm;
 use crate::detect::guess::guess;
 use crate::detect::options::ReadOptions;
@@ -94,7 +93,7 @@ fn of_file(
             }
             return file.pieces(whole);
         }
-        let form = FileForm::of(file, guess.format, options, &Column::texts(&options.text))?;
+        let form = FileForm::of(file, guess.format, options, &Column::several("text", &options.text, TEXT))?;
         if alone {
             let (names, notes, _) = form.choice();
             (read_as.format, read_as.text) = (Some(guess.format), vec![names.concat()]);
@@ -244,15 +243,11 @@ impl PlainFiles {
     /// Fails if a file is malformed or cannot be read.
     #[track_caller]
     pub fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
-        self.cut(one_in).at_caller()
-    }
-
-    fn cut(self, one_in: u64) -> Result<(Self, Self)> {
         let mut size = 0;
         for piece in self.pieces() {
-            size += piece?.len() as u64;
+            size += piece.at_caller()?.len() as u64;
         }
-        let place = place_in(self.pieces(), size, one_in)?;
+        let place = place_in(self.pieces(), size, one_in).at_caller()?;
         let FileText { whole, bytes: Range { start, end } } = self.records;
         let (middle, end) = (start + place, end.min(start.saturating_add(size)));
         let last = FileText { whole: whole.clone(), bytes: middle..end };

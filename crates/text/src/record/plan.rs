@@ -38,7 +38,6 @@ impl<R> fmt::Debug for StreamOpener<R> {
     }
 }
 
-/// A function that starts a pass over the records of a file, from the first record.
 pub(crate) type Opener<R> = Box<dyn Fn() -> Result<Stream<R>> + Send + Sync>;
 
 impl<R: 'static> Plan<R> {

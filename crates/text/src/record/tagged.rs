@@ -78,8 +78,11 @@ impl Projection for TaggedText {
         Box::new(move |mut row, line| {
             number += 1;
             let (at, labelled) = match &row {
-                FileRow::Sentence(of) if of.has_gaps => (TextLocation::Line(of.line), false),
-                FileRow::Sentence(of) => (TextLocation::LineOfFirst(of.line), false),
+                FileRow::Sentence(of) => {
+                    let first = of.lines.first().copied().unwrap_or_default();
+                    let at = if of.has_gaps { TextLocation::Line } else { TextLocation::LineOfFirst };
+                    (at(first), false)
+                }
                 FileRow::Cells(_) | FileRow::Object(..) if line > 0 => (TextLocation::Line(line), labelled),
                 FileRow::Cells(_) | FileRow::Object(..) => (TextLocation::Record(number), labelled),
             };
@@ -101,7 +104,12 @@ impl Record for TaggedText {
     const PLURAL: &'static str = "texts";
 
     fn file_line(&self) -> Option<FileLine> {
-        self.line()
+        match self.place.0.as_ref()? {
+            (file, TextLocation::LineOfFirst(line) | TextLocation::Line(line)) => {
+                Some(FileLine::new(Arc::clone(file), *line))
+            }
+            (_, TextLocation::Record(_)) => None,
+        }
     }
 
     fn bytes(&self) -> usize {

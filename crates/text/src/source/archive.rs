@@ -62,7 +62,6 @@ impl Origin {
         }
     }
 
-    /// The share of the file's bytes that the latest reader has read, from 0 to 1; `None` for embedded text.
     pub(crate) fn share(&self) -> Option<f32> {
         match self {
             Self::File(file) => Some(file.share()),
@@ -113,11 +112,10 @@ impl Origin {
         Ok((wrapping, kind::unless(kind::foreign, &self.name(), bytes)?))
     }
 
-    /// Opens the file; returns `None` for embedded text and for a compressed file.
     #[cfg(feature = "parquet")]
     pub(crate) fn plain(&self) -> Result<Option<File>> {
         match self {
-            Self::File(file) if self.wrapping()? == Wrapping::Plain => file.file().map(Some),
+            Self::File(file) if self.wrapping()? == Wrapping::Plain => file.open().map(|of| Some(of.file)),
             _ => Ok(None),
         }
     }

@@ -53,16 +53,17 @@ impl FromStr for Encoding {
     fn from_str(name: &str) -> Result<Self> {
         let lower = name.trim().to_lowercase();
         match &*lower {
-            "utf-8" | "utf8" => return Ok(Self::Utf8),
-            "windows-1252" | "cp1252" => return Ok(Self::Windows1252),
-            "latin-1" | "latin1" | "iso-8859-1" => return Ok(Self::Latin1),
-            _ => {}
+            "utf-8" | "utf8" => Ok(Self::Utf8),
+            "windows-1252" | "cp1252" => Ok(Self::Windows1252),
+            "latin-1" | "latin1" | "iso-8859-1" => Ok(Self::Latin1),
+            other => {
+                let found = encoding_rs::Encoding::for_label_no_replacement(other.as_bytes());
+                found.map(|found| Self::Named(NamedEncoding(found))).ok_or_else(|| {
+                    let expected = "the name of an encoding, as `utf-8`, `windows-1252`, `latin-1`, `windows-1251`, `gbk` or `shift_jis`";
+                    Error::new("data.encoding", expected, format!("`{name}`"))
+                })
+            }
         }
-        let found = encoding_rs::Encoding::for_label_no_replacement(lower.as_bytes());
-        found.map(|found| Self::Named(NamedEncoding(found))).ok_or_else(|| {
-            let expected = "the name of an encoding, as `utf-8`, `windows-1252`, `latin-1`, `windows-1251`, `gbk` or `shift_jis`";
-            Error::new("data.encoding", expected, format!("`{name}`"))
-        })
     }
 }
 
@@ -160,26 +161,23 @@ impl Encoding {
 
     /// Converts bytes in a named encoding, or with the byte order mark of UTF-16, to UTF-8.
     pub(crate) fn decoded(self, bytes: Bytes) -> Bytes {
-        if self != Self::Utf8 && !self.is_utf_16() {
-            return self.over(bytes);
-        }
-        let (first, bytes) = peeked(bytes, 2);
-        Self::marked(&first).unwrap_or(self).over(bytes)
-    }
-
-    fn over(self, bytes: Bytes) -> Bytes {
-        match self {
-            Self::Named(NamedEncoding(of)) => Box::new(Decoded {
-                input: bytes,
-                decoder: of.new_decoder_with_bom_removal(),
-                raw: vec![0; PIECE],
-                left: 0..0,
-                text: vec![0; 2 * PIECE],
-                found: 0..0,
-                ended: false,
-            }),
-            _ => bytes,
-        }
+        let (encoding, bytes) = match self == Self::Utf8 || self.is_utf_16() {
+            true => {
+                let (first, bytes) = peeked(bytes, 2);
+                (Self::marked(&first).unwrap_or(self), bytes)
+            }
+            false => (self, bytes),
+        };
+        let Self::Named(NamedEncoding(of)) = encoding else { return bytes };
+        Box::new(Decoded {
+            input: bytes,
+            decoder: of.new_decoder_with_bom_removal(),
+            raw: vec![0; PIECE],
+            left: 0..0,
+            text: vec![0; 2 * PIECE],
+            found: 0..0,
+            ended: false,
+        })
     }
 }
 

@@ -69,14 +69,12 @@ impl Head {
         find: impl FnOnce() -> Result<T>,
     ) -> Result<T> {
         let kept = self.with(|opened| opened.as_ref()?.found.get(&key)?.downcast_ref().cloned());
-        kept.map_or_else(
-            || {
-                let found = find()?;
-                self.with(|opened| opened.as_mut()?.found.insert(key, Box::new(found.clone())));
-                Ok(found)
-            },
-            Ok,
-        )
+        if let Some(kept) = kept {
+            return Ok(kept);
+        }
+        let found = find()?;
+        self.with(|opened| opened.as_mut()?.found.insert(key, Box::new(found.clone())));
+        Ok(found)
     }
 
     /// Takes the bytes out of the head and returns a reader of the whole file; returns `None` if the file is not open.

@@ -63,32 +63,29 @@ pub(crate) struct Lines {
     encoding: Encoding,
     guessed: bool,
     max: usize,
-    number: u64,
+    pub(crate) number: u64,
     /// The number of bytes of the file that [`Self::pieces`] has read.
     read: u64,
     bytes: Vec<u8>,
     room: Usage,
     /// The log of malformed lines that [`Self::pieces`] leaves out; `None` if they are errors.
-    log: Option<Arc<SkipLog>>,
+    pub(crate) log: Option<Arc<SkipLog>>,
 }
 
 /// The byte order mark of UTF-8.
 pub(crate) const MARK: &[u8] = &[0xef, 0xbb, 0xbf];
 
 impl Lines {
-    pub(crate) fn new(name: Arc<str>, input: Bytes, encoding: Encoding, max: usize) -> Self {
+    /// Returns a reader of lines in an encoding, which may be `guessed`: valid UTF-8 in guessed Windows-1252 is an error.
+    pub(crate) fn new(
+        name: Arc<str>,
+        input: Bytes,
+        (encoding, guessed): (Encoding, bool),
+        max: usize,
+    ) -> Self {
         let input = BufReader::with_capacity(1 << 16, input);
         let (bytes, room) = (Vec::new(), Usage::default());
-        Self { name, input, encoding, guessed: false, max, number: 0, read: 0, bytes, room, log: None }
-    }
-
-    /// Sets whether the encoding was guessed: valid UTF-8 in guessed Windows-1252 is an error.
-    pub(crate) fn guessed(self, guessed: bool) -> Self {
-        Self { guessed, ..self }
-    }
-
-    pub(crate) fn logged(self, log: Option<Arc<SkipLog>>) -> Self {
-        Self { log, ..self }
+        Self { name, input, encoding, guessed, max, number: 0, read: 0, bytes, room, log: None }
     }
 
     /// Returns the error `FILE:LINE: expected …, got …` for the line that was read last.

@@ -167,7 +167,8 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
             let [has, lacks] = if files[0].is_some() { [source, target] } else { [target, source] };
             return Err(wrong_format(what, format!("`{stem}.{lacks}` beside `{stem}.{has}`"), "none"));
         };
-        let short = folder.join(path_of_text(&of_endings(&stem, [&a, &b])));
+        let [first, second] = [&a, &b].map(|name| name.get(stem.len() + 1..).unwrap_or_default());
+        let short = folder.join(path_of_text(&format!("{stem}.{{{first},{second}}}")));
         let whole = [a, b].map(|name| folder.join(path_of_text(&name)));
         // The path is `stem.{de,en}`; if the names contain braces, both names are within the braces.
         let path = match two(&short).is_some_and(|found| found == whole) {
@@ -183,12 +184,6 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
     finding.parts().ok_or_else(|| {
         wrong_format(format!("parts of `{shown}`"), format!("`train.{source}` and `train.{target}`"), "none")
     })
-}
-
-/// Formats a path such as `stem.{de,en}`.
-fn of_endings(stem: &str, names: [&str; 2]) -> String {
-    let [a, b] = names.map(|name| name.get(stem.len() + 1..).unwrap_or_default());
-    format!("{stem}.{{{a},{b}}}")
 }
 
 /// Returns the two extensions of parallel training files in a folder, the source first; `None` if the folder has no

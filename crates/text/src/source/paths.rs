@@ -20,14 +20,6 @@ pub(crate) enum PathContent {
     Folder(PathBuf),
 }
 
-impl PathContent {
-    fn close(&mut self) {
-        if let Self::File(file) = self {
-            file.close();
-        }
-    }
-}
-
 /// Opens all files and folders of these paths and patterns. Also returns the name of the data set for messages.
 pub(crate) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<(String, Vec<PathContent>)> {
     let (mut found, mut names) = (Vec::new(), Vec::new());
@@ -37,7 +29,11 @@ pub(crate) fn find<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result
             found.push(of(&path)?);
             // With several files, each file is closed until it is read, so that few files are open at once.
             if found.len() > 1 {
-                found.iter_mut().rev().take(2).for_each(PathContent::close);
+                for one in found.iter_mut().rev().take(2) {
+                    if let PathContent::File(file) = one {
+                        file.close();
+                    }
+                }
             }
         }
     }
@@ -182,7 +178,11 @@ fn in_encoding(
         }
         None => match encoding(&file, most, known)? {
             Encoding::Utf8 => file,
-            other => file.encoding(other).guessed(),
+            other => {
+                let mut file = file.encoding(other);
+                file.guessed = true;
+                file
+            }
         },
     };
     Ok(as_set(file, options))

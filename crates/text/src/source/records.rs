@@ -183,7 +183,7 @@ fn two_cells<'a>(line: &'a str, expected: &str) -> Result<(&'a str, &'a str), Re
     }
 }
 
-pub(crate) fn labelled(line: &str) -> Result<Option<LabelledText>, Reason> {
+pub(crate) fn labelled(_: u64, line: &str) -> Result<Option<LabelledText>, Reason> {
     if line.trim().is_empty() {
         return Ok(None);
     }
@@ -207,11 +207,8 @@ pub(crate) fn translation(line: &str) -> Result<Option<Pair>, Reason> {
 }
 
 pub(crate) trait Parser<R>: Send {
-    /// Receives the number of the next line, before the line is parsed.
-    fn at(&mut self, _line: u64) {}
-
-    /// Parses a line; returns a record if the line completes one.
-    fn line(&mut self, line: &str) -> Result<Option<R>, Reason>;
+    /// Parses the line with this number; returns a record if the line completes one.
+    fn line(&mut self, number: u64, line: &str) -> Result<Option<R>, Reason>;
 
     /// Returns whether the next line is within a quoted cell of the current record.
     fn is_open(&self) -> bool {
@@ -234,28 +231,12 @@ pub(crate) trait Parser<R>: Send {
     }
 }
 
-/// A parser of lines that are at most one record each.
+/// A parser of lines that are at most one record each; the function gets the number of the line, too.
 pub(crate) struct OneLine<F>(pub(crate) F);
 
-impl<R, F: FnMut(&str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLine<F> {
-    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
-        self.0(line)
-    }
-}
-
-/// A parser of one record per line; the function `make` gets the line number.
-pub(crate) struct NumberedLine<F> {
-    pub(crate) line: u64,
-    pub(crate) make: F,
-}
-
-impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for NumberedLine<F> {
-    fn at(&mut self, line: u64) {
-        self.line = line;
-    }
-
-    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
-        (self.make)(self.line, line)
+impl<R, F: FnMut(u64, &str) -> Result<Option<R>, Reason> + Send> Parser<R> for OneLine<F> {
+    fn line(&mut self, number: u64, line: &str) -> Result<Option<R>, Reason> {
+        self.0(number, line)
     }
 }
 
@@ -312,14 +293,13 @@ struct HeldLine {
 pub struct Records<R> {
     /// The unread lines of the file; `None` after the end of the file or after an error.
     lines: Option<Lines>,
-    number: u64,
     name: String,
     parser: Box<dyn Parser<R>>,
     policy: MalformedLines,
     skipped: SkippedRecords,
     read: u64,
     /// The log of skipped records; `None` if the records are read for detection.
-    log: Option<Arc<SkipLog>>,
+    pub(crate) log: Option<Arc<SkipLog>>,
     /// The lines of a quoted cell that is still open. If its record is malformed, only the first line is skipped, and
     /// the other lines are parsed once more: a quotation mark without a partner would otherwise skip them all.
     held: VecDeque<HeldLine>,
@@ -338,7 +318,6 @@ impl<R> Records<R> {
         let name = lines.name.to_string();
         Self {
             lines: Some(lines),
-            number: 0,
             name,
             parser,
             policy,
@@ -358,10 +337,6 @@ impl<R> Records<R> {
     pub(crate) fn ahead(self, first: bool) -> Self {
         const MOST: usize = 1 << 17;
         Self { most: [if first { usize::MAX } else { MOST }, MOST], ..self }
-    }
-
-    pub(crate) fn logged(self, log: Option<Arc<SkipLog>>) -> Self {
-        Self { log, ..self }
     }
 
     /// Returns the records that were skipped so far.
@@ -393,27 +368,28 @@ impl<R> Records<R> {
             let (number, line) = match self.again.pop_front() {
                 Some(HeldLine { number, text, bad }) => (number, Some((Cow::Owned(text), bad))),
                 None => {
-                    self.number += 1;
+                    let number = lines.number + 1;
                     let line = match lines.next()? {
                         Some(Ok(line)) => Some((line, None)),
                         Some(Err(reason)) => Some((Cow::Owned(lines.lossy()), Some(reason))),
                         None => None,
                     };
-                    (self.number, line)
+                    (number, line)
                 }
             };
-            self.parser.at(number);
             let (logs, past) = (self.log.is_some(), size > most);
             let outcome = match line.as_ref().filter(|_| !past) {
                 Some((line, bad)) => {
                     size += line.len() + 1;
                     match bad {
                         // A quoted cell may go on behind a line that cannot be decoded.
-                        Some(_) if logs && self.parser.line(line).is_ok() && self.parser.is_open() => {
+                        Some(_)
+                            if logs && self.parser.line(number, line).is_ok() && self.parser.is_open() =>
+                        {
                             Ok(None)
                         }
                         Some(reason) => Err(reason.clone()),
-                        None => self.parser.line(line),
+                        None => self.parser.line(number, line),
                     }
                 }
                 None => self.parser.end(),
@@ -448,7 +424,7 @@ impl<R> Records<R> {
             let is_first = self.parser.spoil();
             // Lines are parsed once more only while they are fewer than all lines so far: then, no file takes long.
             self.parsed_again += self.held.len() as u64;
-            let skipped = if self.parsed_again > self.number + 1000 { self.held.len() } else { 1 };
+            let skipped = if self.parsed_again > lines.number + 1000 { self.held.len() } else { 1 };
             let mut at = number;
             for _ in 0..skipped.max(1) {
                 let line = self.held.pop_front();

@@ -13,8 +13,8 @@ use super::kind;
 use super::lines::{Lines, quoted};
 use super::reason::wrong_format;
 use super::records::{
-    LabelledText, MalformedLines, NumberedLine, OneLine, Pair, Parser, Records, Stream, at_least_one,
-    labelled, to_first_error, translation,
+    LabelledText, MalformedLines, OneLine, Pair, Parser, Records, Stream, at_least_one, labelled,
+    to_first_error, translation,
 };
 use super::skipped::SkipLog;
 use crate::format::libsvm::{FirstIndex, LabelledRow, LibsvmLine};
@@ -40,12 +40,12 @@ pub struct TextFile {
     origin: Origin,
     member: Option<Member>,
     /// The list that [`Self::member`] chose in a JSON file whose value is one object.
-    list: Option<Arc<str>>,
+    pub(crate) list: Option<Arc<str>>,
     /// Whether the file may be an HTML page or an XML document; if not, an HTML page or an XML document is an error.
     markup: bool,
     encoding: Encoding,
     /// Whether the encoding was detected and is not UTF-8.
-    guessed: bool,
+    pub(crate) guessed: bool,
     pub(crate) malformed: MalformedLines,
     /// The log of the malformed records that a pass over the records leaves out; `None` without a greatest share of them.
     pub(crate) skips: Option<Arc<SkipLog>>,
@@ -133,10 +133,6 @@ impl TextFile {
         Ok(first.trim_ascii_start().starts_with(b"{"))
     }
 
-    pub(crate) fn list(&self) -> Option<&str> {
-        self.list.as_deref()
-    }
-
     #[track_caller]
     fn which(&self, members: &[Member], got: &str) -> Error {
         let expected = match members {
@@ -189,10 +185,6 @@ impl TextFile {
     #[must_use]
     pub fn encoding(self, encoding: Encoding) -> Self {
         Self { encoding, ..self }
-    }
-
-    pub(crate) fn guessed(self) -> Self {
-        Self { guessed: true, ..self }
     }
 
     /// Returns a note for the user about a detected encoding; `None` if the encoding was not detected.
@@ -317,7 +309,7 @@ impl TextFile {
 
     /// Returns a reader of lines from these bytes, with the settings of this file.
     pub(crate) fn lines_in(&self, name: Arc<str>, bytes: Bytes) -> Lines {
-        Lines::new(name, bytes, self.encoding, self.max_line).guessed(self.guessed)
+        Lines::new(name, bytes, self.characters(), self.max_line)
     }
 
     /// Returns the encoding, and whether it was detected.
@@ -336,8 +328,9 @@ impl TextFile {
 
     #[track_caller]
     pub(crate) fn records<R>(&self, parser: impl Parser<R> + 'static) -> Result<Records<R>> {
-        let records = Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed);
-        Ok(records.logged(self.skips.clone()))
+        let mut records = Records::new(self.lines_of().at_caller()?, Box::new(parser), self.malformed);
+        records.log.clone_from(&self.skips);
+        Ok(records)
     }
 
     /// Returns the records at the start of the file, for detection; the records beyond the bytes that detection reads
@@ -352,7 +345,7 @@ impl TextFile {
         let make = move |number, line: &str| {
             Ok((number > above && !line.trim().is_empty()).then(|| line.to_owned()))
         };
-        Ok(self.first_records(NumberedLine { line: 0, make })?.map_while(Result::ok).take(most).collect())
+        Ok(self.first_records(OneLine(make))?.map_while(Result::ok).take(most).collect())
     }
 
     /// Reads lines of `text<TAB>label`; blank lines are skipped.
@@ -370,7 +363,7 @@ impl TextFile {
     /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn translations(&self) -> Result<Records<Pair>> {
-        self.records(OneLine(translation))
+        self.records(OneLine(|_, line: &str| translation(line)))
     }
 
     /// Reads sparse rows as in LIBSVM and SVMlight: lines of `label index:value index:value …`, with an optional
@@ -405,7 +398,7 @@ impl TextFile {
     #[track_caller]
     pub fn libsvm(&self, first: FirstIndex) -> Result<Records<LabelledRow>> {
         let mut lines = LibsvmLine::new(first);
-        self.records(OneLine(move |line: &str| lines.row(line)))
+        self.records(OneLine(move |_, line: &str| lines.row(line)))
     }
 
     /// Reads every line unchanged, including blank lines.
@@ -414,7 +407,7 @@ impl TextFile {
     /// Fails if the file cannot be opened. A malformed line is an error item of the iterator.
     #[track_caller]
     pub fn lines(&self) -> Result<Records<String>> {
-        self.records(OneLine(|line: &str| Ok(Some(line.to_owned()))))
+        self.records(OneLine(|_, line: &str| Ok(Some(line.to_owned()))))
     }
 
     /// Reads the whole text of the file. In the returned text, every line ends with `\n`, even if the lines of the file
@@ -429,7 +422,8 @@ impl TextFile {
 
     /// Returns the text in pieces, within the maximum length if `held` is true; the first item is an error in an empty file.
     pub(crate) fn pieces(&self, held: bool) -> Result<Stream<String>> {
-        let lines = self.lines_of()?.logged(self.skips.clone());
+        let mut lines = self.lines_of()?;
+        lines.log.clone_from(&self.skips);
         let name = Arc::clone(&lines.name);
         let none = move || wrong_format(format!("file `{name}`"), "text", "an empty file");
         Ok(at_least_one(to_first_error(lines.pieces(held.then_some(self.max_text))), none))

@@ -110,21 +110,14 @@ impl WatchedFile {
         Ok(Reading { file, of: Arc::clone(self), sum: Some(Hasher::new()) })
     }
 
-    /// Returns the share of the file's bytes that the latest reader has read, from 0 to 1.
     pub(crate) fn share(&self) -> f32 {
         let read = self.read.load(Ordering::Relaxed);
         if self.size == 0 { 1.0 } else { (read as f64 / self.size as f64).min(1.0) as f32 }
     }
-
-    /// Opens the file for random access; an error if the file has changed.
-    #[cfg(feature = "parquet")]
-    pub(crate) fn file(self: &Arc<Self>) -> Result<File> {
-        self.open().map(|reading| reading.file)
-    }
 }
 
 pub(crate) struct Reading {
-    file: File,
+    pub(crate) file: File,
     of: Arc<WatchedFile>,
     /// The checksum of the bytes so far; `None` after the end of the file, or after a seek, which skips bytes.
     sum: Option<Hasher>,

@@ -97,7 +97,10 @@ impl VectorSearch<'_> {
             Some(header) if binary => self.binary(&name, BufReader::new(whole), header, file.malformed)?,
             _ => self.text(file.lines_in(Arc::clone(&name), whole), header, file.malformed)?,
         }
-        Ok(self.done(&name))
+        let Self { width, mut rows, found, skipped, .. } = self;
+        rows.shrink_to_fit();
+        let name = name.to_string();
+        Ok(WordVectors { name, width, rows, found, skipped })
     }
 
     fn text(&mut self, mut lines: Lines, header: Option<Header>, policy: MalformedLines) -> Result<()> {

@@ -69,7 +69,6 @@ pub(crate) struct First {
     pub(crate) separator: Separator,
     /// The most frequent number of columns per line.
     pub(crate) count: usize,
-    /// The names in the header; `None` if the file has no header.
     pub(crate) header: Option<Vec<String>>,
     /// The names in the `# global.columns` line of CoNLL-U Plus; `None` if the file has no such line.
     pub(crate) global: Option<Vec<String>>,
@@ -89,7 +88,7 @@ pub(crate) struct ColumnSettings<'a> {
 
 impl First {
     pub(crate) fn of(file: &TextFile, given: ColumnSettings<'_>) -> Result<Self> {
-        let lines = file.first_records(OneLine(|line: &str| Ok(Some(line.to_owned()))))?;
+        let lines = file.first_records(OneLine(|_, line: &str| Ok(Some(line.to_owned()))))?;
         let mut size = 0;
         let bounded = |line: &String| {
             size += line.len();
@@ -249,11 +248,11 @@ impl First {
         rows.peek().is_some() && rows.all(|row| row.get(column).is_some_and(|cell| fits(cell)))
     }
 
-    /// Returns whether a column has word numbers that start from 0 or 1 in each sentence. Ranges of words, such as
+    /// Returns whether the first column has word numbers that start from 0 or 1 in each sentence. Ranges of words, such as
     /// `3-4`, and empty nodes, such as `5.1`, are ignored.
-    fn counts(&self, column: usize) -> bool {
+    pub(crate) fn is_numbered(&self) -> bool {
         let ids = |rows: &Vec<Vec<&str>>| -> Vec<Option<usize>> {
-            let cell = |row: &Vec<&str>| row.get(column).copied().unwrap_or_default().to_owned();
+            let cell = |row: &Vec<&str>| row.first().copied().unwrap_or_default().to_owned();
             let words = rows.iter().map(cell).filter(|id| !is_between(id));
             words.map(|id| id.parse::<usize>().ok()).collect()
         };
@@ -272,11 +271,6 @@ impl First {
             && begun * 10 >= all.len() * 9
             && counted > 0
             && counted * 2 >= pairs().count()
-    }
-
-    /// Returns whether the first column numbers the words of each sentence.
-    pub(crate) fn is_numbered(&self) -> bool {
-        self.counts(0)
     }
 
     /// Returns whether the file has the ten columns of CoNLL-U. A file with tabs must also have word numbers or begin

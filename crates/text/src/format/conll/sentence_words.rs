@@ -19,16 +19,13 @@ pub(crate) struct SentenceWords {
 }
 
 /// A parser of the words of sentences, with the line number of each word.
-struct Marked {
-    block: Block,
-    lines: Vec<u64>,
-    header: Option<u64>,
-}
+struct Marked(Block);
 
 impl Marked {
-    fn asked(&mut self, sentence: Sentence) -> Result<SentenceWords, Reason> {
-        let (words, header) = (std::mem::take(&mut self.lines), self.header.take());
-        Ok(SentenceWords { text: joined(&sentence.words)?, words, header })
+    fn asked(&mut self, sentence: Option<Sentence>) -> Result<Option<SentenceWords>, Reason> {
+        let Some(Sentence { words, lines, .. }) = sentence else { return Ok(None) };
+        let header = self.0.top.take();
+        Ok(Some(SentenceWords { text: joined(&words)?, words: lines, header }))
     }
 }
 
@@ -41,30 +38,18 @@ pub(crate) fn joined(words: &[String]) -> Result<String, Reason> {
 }
 
 impl Parser<SentenceWords> for Marked {
-    fn at(&mut self, line: u64) {
-        self.block.at(line);
-    }
-
-    fn line(&mut self, line: &str) -> Result<Option<SentenceWords>, Reason> {
-        let (before, header) = (self.block.sentence.words.len(), self.block.header);
-        let found = self.block.line(line)?;
-        if header && !self.block.header {
-            self.header = Some(self.block.number);
-        }
-        if self.block.sentence.words.len() > before {
-            self.lines.push(self.block.number);
-        }
-        found.map(|sentence| self.asked(sentence)).transpose()
+    fn line(&mut self, number: u64, line: &str) -> Result<Option<SentenceWords>, Reason> {
+        let found = self.0.line(number, line)?;
+        self.asked(found)
     }
 
     fn spoil(&mut self) -> bool {
-        self.lines.clear();
-        self.block.spoil()
+        self.0.spoil()
     }
 
     fn end(&mut self) -> Result<Option<SentenceWords>, Reason> {
-        let found = self.block.end()?;
-        found.map(|sentence| self.asked(sentence)).transpose()
+        let found = self.0.end()?;
+        self.asked(found)
     }
 }
 
@@ -127,15 +112,13 @@ impl Columns {
         Ok(first.header.is_some() || first.has_blocks())
     }
 
-    /// Returns the columns of a file that has only a column of words.
     fn alone(header: Option<Vec<String>>) -> Self {
         let (header, names) = (header.is_some(), header.unwrap_or_default());
         Self { separator: Separator::Tabs, count: 1, header, names, ..Self::default() }
     }
 
     pub(crate) fn asked(&self) -> Box<dyn Parser<SentenceWords>> {
-        let block = Block::new(self);
-        Box::new(Marked { block, lines: Vec::new(), header: None })
+        Box::new(Marked(Block::new(self)))
     }
 
     /// Appends `line` to `to`, with the answer `cell` in a new last column. CoNLL-U has fixed columns, so no column is
@@ -174,7 +157,6 @@ impl Columns {
         self.universal || self.comments
     }
 
-    /// Returns whether the line is a range of words (`3-4`) or an empty node (`5.1`).
     pub(crate) fn is_range(&self, line: &str) -> bool {
         self.has_ids() && cells(line, self.separator).next().is_some_and(is_between)
     }

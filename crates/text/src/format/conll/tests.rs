@@ -13,7 +13,7 @@ fn read(name: &str, text: &'static str, tags: Option<&str>) -> Result<(String, V
     let columns = Columns::of(&file, None, tags, None, None)?;
     let shown = |one: Sentence| {
         let pairs = one.words.iter().zip(&one.tags).map(|(word, tag)| format!("{word}/{tag}"));
-        format!("{}: {}", one.line, pairs.collect::<Vec<_>>().join(" "))
+        format!("{}: {}", one.lines[0], pairs.collect::<Vec<_>>().join(" "))
     };
     Ok((columns.to_string(), columns.sentences(&file)?.read_all()?.into_iter().map(shown).collect()))
 }

@@ -27,7 +27,6 @@ type ByteSink = Box<dyn Write + Send>;
 /// The metadata key of the Arrow schema. The copy leaves this entry out, since it does not describe the added columns.
 const OF_ARROW: &str = "ARROW:schema";
 
-/// The bytes of the input file, from which the compressed columns are copied.
 enum Chunks {
     Plain(Bounded<File>),
     Packed(Bounded<Bytes>),
@@ -167,7 +166,6 @@ impl Answers {
 
 impl Column {
     fn text(&mut self, text: &str) {
-        /// Maximum number of distinct texts that are kept, so that equal cells can share one text.
         const MOST: usize = 4096;
         if let Some(known) = self.known.get(text) {
             return self.texts.push(known.clone());

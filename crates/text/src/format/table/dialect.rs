@@ -152,11 +152,8 @@ pub(crate) struct Rows<F> {
 }
 
 impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Rows<F> {
-    fn at(&mut self, line: u64) {
-        self.cells.line = line;
-    }
-
-    fn line(&mut self, line: &str) -> Result<Option<R>, Reason> {
+    fn line(&mut self, number: u64, line: &str) -> Result<Option<R>, Reason> {
+        self.cells.line = number;
         let Some(row) = self.cells.line(line)? else { return Ok(None) };
         if std::mem::take(&mut self.header) {
             self.cells.begun = true;
@@ -173,7 +170,7 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
             }
             _ => {
                 self.cells.begun = true;
-                (self.make)(row, self.cells.line).map(Some)
+                (self.make)(row, number).map(Some)
             }
         }
     }
@@ -208,13 +205,11 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
 pub(crate) struct Dialect {
     pub(crate) separator: char,
     pub(crate) quotes: Quotes,
-    /// The number of lines above the table.
     above: u64,
     /// Notes for the user on unusual decisions about the separator and the quotation marks.
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns the name of a separator for messages.
 fn named(separator: char) -> String {
     if separator == '\t' { "tabs".to_owned() } else { format!("`{separator}`") }
 }
@@ -231,7 +226,6 @@ pub(crate) fn declared(line: &str) -> Option<char> {
     given.next().filter(|_| given.next().is_none())
 }
 
-/// A measure of how well a separator fits the first records.
 struct SeparatorFit {
     separator: char,
     /// The share of the first records whose number of columns is the most frequent number above 1.

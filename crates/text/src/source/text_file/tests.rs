@@ -134,7 +134,7 @@ fn bytes_become_characters_as_declared() {
 fn a_long_line_is_never_held() {
     let endless: Bytes = Box::new(std::io::Read::take(std::io::repeat(b'x'), 1 << 30));
     let bytes: Bytes = Box::new(std::io::Read::chain(endless, &b"\nb\t1\n"[..]));
-    let lines = Lines::new("f".into(), bytes, Encoding::Utf8, 1000);
+    let lines = Lines::new("f".into(), bytes, (Encoding::Utf8, false), 1000);
     let mut records = Records::new(lines, Box::new(OneLine(labelled)), MalformedLines::Skip);
     assert_eq!(records.read_all().unwrap().len(), 1);
     let expected =
