@@ -63,7 +63,7 @@ pub(crate) const SOURCE: &str = "source src input question english en word from 
 pub(crate) const TARGET: &str = "target tgt output answer translation french fr to phonemes summary target_text tgt_text output_text \
     highlights clean corrected response";
 pub(crate) const TOKENS: &str = "tokens words";
-pub(crate) const TAGS: &str = "tags ner_tags labels slots chunk_tags pos_tags ner";
+pub(crate) const TAGS: &str = "tags ner_tags labels slots chunk_tags pos_tags ner tag";
 pub(crate) const INTENT: &[&str] = &["intent", "label", "class"];
 
 /// The names and the ISO 639 codes of the languages that headers may have.

@@ -483,12 +483,10 @@ impl Columns<'_> {
             return error
                 .noted("`predict` accepts texts without this column, but training and scoring need it");
         }
-        if !header {
-            let expected = format!("a number from 1 to {}, since no line is a header", self.width());
+        if !header || !is_name(given) {
+            let why = if is_name(given) { ", since no line is a header" } else { "" };
+            let expected = format!("a number from 1 to {}{why}", self.width());
             return wrong_format(what, expected, format!("`{given}`"));
-        }
-        if !is_name(given) {
-            return wrong_format(what, format!("a number from 1 to {}", first.len()), format!("`{given}`"));
         }
         let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
         let error = missing(what, given, &names);

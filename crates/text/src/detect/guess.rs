@@ -4,7 +4,7 @@ use std::io::Read;
 
 use unpadded::{Error, Result};
 
-use super::column::{LABEL, TEXT, plain};
+use super::column::{LABEL, TAGS, TEXT, plain};
 use super::options::ReadOptions;
 use crate::format::{FileFormat, FormatKind, Task, extension, json};
 use crate::source::lines::has_word;
@@ -150,7 +150,7 @@ fn of_other_task(file: &TextFile, task: Task, got: &str, advice: &str) -> Error 
     })
 }
 
-const TAGGER: &str = "`--task tag` trains a tagger";
+pub(super) const TAGGER: &str = "`--task tag` trains a tagger";
 
 /// Returns whether a file has a word per line, and in the last column a tag of a scheme, such as `O` or `B-name`; or, with
 /// blank lines between sentences, a tag of any kind. In a table, these sentences must be short, of different lengths, and
@@ -177,7 +177,15 @@ fn has_tags(file: &TextFile) -> Result<bool> {
                 blank += 1;
                 begins_at.push(rows.len());
             }
-            // A header names the columns of a text and its label.
+            // A header names the columns of a word and its tag, or of a text and its label.
+            Some(_)
+                if rows.is_empty()
+                    && cells.iter().any(|cell| plain(cell).starts_with("sentence"))
+                    && names(&cells, "word token")
+                    && names(&cells, TAGS) =>
+            {
+                return Ok(true);
+            }
             Some(_) if rows.is_empty() && names(&cells, TEXT) && names(&cells, LABEL) => return Ok(false),
             Some(last) => {
                 let words = cells.iter().all(|cell| !cell.contains(char::is_whitespace));
@@ -207,7 +215,8 @@ fn has_tags(file: &TextFile) -> Result<bool> {
     };
     let named = FileFormat::of_name(&file.name()).is_some();
     let sentences = blank > 1 && rows.len() >= 2 * blank && (!named || mixed());
-    if !(sentences || (begun + blank > 0 && (begun + outside) * 10 >= tags.len() * 9)) {
+    let outside_most = !named && outside * 2 >= tags.len();
+    if !(sentences || outside_most || (begun + blank > 0 && (begun + outside) * 10 >= tags.len() * 9)) {
         return Ok(false);
     }
     // Lines of labels and texts, or of features, may have blank lines, too.

@@ -2,11 +2,13 @@
 
 use unpadded::Error;
 
-use super::column::Column;
+use super::column::{Column, TAGS, TOKENS};
+use super::guess::TAGGER;
 use crate::TextFile;
 use crate::format::FieldFormat;
 use crate::format::fields::{Object, Value};
 use crate::format::json;
+use crate::source::lines::has_word;
 use crate::source::reason::wrong_format;
 
 /// Number of records that are looked at: the first texts may have no span.
@@ -61,12 +63,21 @@ pub(crate) fn explained(file: &TextFile, format: FieldFormat, wanted: &[Column<'
     let first = json::Layout::of(file, of_words).and_then(|layout| json::first(file, &layout, LOOKED_AT));
     let Ok(first) = first else { return error };
     let what = format!("file `{}`", file.name());
-    if let (true, Some(name)) = (of_words, first.iter().find_map(spans)) {
+    if let Some(name) = first.iter().find_map(spans) {
         let expected = "words and tags: the fields `tokens` and `tags` with lists of one length, or a word and its tag per line";
         let got = format!(
             "character spans in `{name}`, which are not read: cut each text into words, with a tag for each word"
         );
-        return wrong_format(what, expected, got);
+        let error = wrong_format(what, expected, got);
+        return if of_words { error } else { error.noted(TAGGER) };
+    }
+    let lists = |names| {
+        first.iter().any(|record| {
+            record.fields.iter().any(|(name, value)| has_word(names, name) && matches!(value, Value::List(_)))
+        })
+    };
+    if !of_words && lists(TOKENS) && lists(TAGS) {
+        return error.noted(TAGGER);
     }
     let is_all = |object: &Object<'_>| {
         !object.fields.is_empty() && object.fields.iter().all(|(_, value)| is_series(value))

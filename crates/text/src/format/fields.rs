@@ -352,11 +352,13 @@ pub(crate) fn are_scores(object: &Object<'_>) -> bool {
     !object.fields.is_empty() && object.fields.iter().all(|(_, value)| score(value).is_some())
 }
 
-/// Returns the score of a label, from 0 to 1; a truth value is a score of 0 or 1.
+/// Returns the score of a label, from 0 to 1; a truth value is a score of 0 or 1. The reader refuses scores that are not finite.
 fn score(value: &Value<'_>) -> Option<f64> {
     match value {
         Value::Truth(truth) => Some(f64::from(*truth)),
-        Value::Number(number) => number.parse().ok().filter(|score| (0.0..=1.0).contains(score)),
+        Value::Number(number) => {
+            number.parse().ok().filter(|score: &f64| (0.0..=1.0).contains(score) || !score.is_finite())
+        }
         Value::Null | Value::Text(_) | Value::List(_) | Value::Object(_) => None,
     }
 }

@@ -284,6 +284,8 @@ fn spans_series_and_markup_are_named() -> Result<()> {
         let said = files.said(TaggedTexts::open(files.at(name)));
         says(&said, &[&format!("character spans in `{field}`, which are not read"), "`tokens` and `tags`"]);
         assert_eq!(said.lines().count(), 1);
+        let said = files.said(LabelledTexts::open(files.at(name)));
+        says(&said, &[&format!("character spans in `{field}`"), "`--task tag`"]);
     }
     for name in ["a.ts", "a.arff", "series.json!train"] {
         files.says(LabelledTexts::open(files.at(name)), &["series"]);
