@@ -249,8 +249,7 @@ impl Columns<'_> {
             if self.top().len() == 1 && !self.first(0).is_some_and(|cell| SURE.contains(&&*plain(cell))) {
                 return (false, "no header".to_owned());
             }
-            // A cell that occurs again in its column is not the name of the column.
-            if columns.iter().any(|&column| self.occurs_again(column)) {
+            if self.repeats(wanted, &columns) {
                 return (false, format!("no header: line {line} repeats below"));
             }
             return (true, format!("line {line} is a header, since it has known names"));
@@ -302,7 +301,7 @@ impl Columns<'_> {
     fn pick_alike(&self, wanted: &[Column<'_>]) -> Result<ColumnChoice> {
         let fits = wanted.iter().all(|one| one.given.is_some_and(|given| is_name(given) && self.has(given)));
         let known = self.all_known(wanted, &[]).unwrap_or_default();
-        let names_itself = known.len() > 1 && !known.into_iter().any(|column| self.occurs_again(column));
+        let names_itself = known.len() > 1 && !self.repeats(wanted, &known);
         if fits || self.header == Some(false) || !names_itself {
             let picked = self.pick(wanted)?;
             self.refuse_swapped(wanted, &picked)?;
@@ -350,6 +349,13 @@ impl Columns<'_> {
 
     fn occurs_again(&self, column: usize) -> bool {
         self.first(column).is_some_and(|first| self.below(column).any(|cell| cell == first))
+    }
+
+    /// Returns whether a cell of the first record occurs again, so that it is not the name of its column; a text may be any name.
+    fn repeats(&self, wanted: &[Column<'_>], columns: &[usize]) -> bool {
+        let labelled = wanted.len() > 1 && wanted.iter().any(|one| one.what == "label");
+        let mut all = wanted.iter().zip(columns);
+        all.any(|(one, &column)| (!labelled || one.what == "label") && self.occurs_again(column))
     }
 
     /// Returns the position of a column that is not `taken` and has a known name in the first record.

@@ -22,14 +22,14 @@ pub(crate) fn repeats(header: &[String], row: &[String]) -> Result<bool, Reason>
     fn name(cell: &str) -> &str {
         cell.trim().trim_start_matches('\u{feff}')
     }
-    let is_name = |cell: &String| header.iter().any(|own| name(own) == name(cell));
+    let is_name = |cell: &String| header.iter().any(|own| name(own).eq_ignore_ascii_case(name(cell)));
     // A single cell may be an innocent text, unless it is a name that is always one of a column.
     let sure = |header: &[String]| matches!(header, [one] if SURE.contains(&&*plain(name(one))));
     if row.len() != header.len() || !row.iter().all(is_name) || !(header.len() > 1 || sure(header)) {
         return Ok(false);
     }
     let [mut names, mut cells] =
-        [header, row].map(|row| row.iter().map(|cell| name(cell)).collect::<Vec<_>>());
+        [header, row].map(|row| row.iter().map(|cell| plain(name(cell))).collect::<Vec<_>>());
     if names == cells {
         return Ok(true);
     }
