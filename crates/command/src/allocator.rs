@@ -1,13 +1,11 @@
 //! The global allocator of the command. It passes every call on to the allocator of the system. If the system refuses memory,
 //! the command ends with a message and exit code 1 instead of an abort.
 //!
-//! If the system refuses a reservation ([`is_fallible`]), the allocator returns the refusal to the caller, who reports an
-//! error. After any other refusal, the caller cannot continue: `Vec::push` and `Box::new` would call `handle_alloc_error`,
-//! which aborts the process, and the hook that could change the abort is not stable in Rust. The allocator itself therefore
-//! writes the message and ends the process, without allocating, running destructors or unwinding. The files are then in the
-//! same state as after a kill, which `--resume` can handle.
+//! A refused reservation ([`is_fallible`]) is returned to the caller, who reports an error. After any other refusal, `Vec::push` and
+//! `Box::new` would abort the process by `handle_alloc_error`, whose hook is not stable in Rust. So the allocator itself writes
+//! the message and ends the process, without allocating, destructors or unwinding, as a kill does, which `--resume` can handle.
 //!
-//! The library sets a flag of the thread during a reservation. The size of an allocation could not replace this flag,
+//! The library sets a flag of the thread during a reservation: the size of an allocation could not replace this flag,
 //! because dependencies also make large allocations whose callers cannot handle a refusal.
 #![allow(unsafe_code)]
 
@@ -22,8 +20,7 @@ static ALLOCATOR: Allocator = Allocator;
 
 struct Allocator;
 
-/// Returns `memory`, the system's answer to a request for `bytes` bytes. If `memory` is null and the caller cannot handle
-/// a refusal, this function ends the process instead.
+/// Returns `memory`, the system's answer to a request for `bytes` bytes; ends the process if null and the caller cannot handle it.
 fn checked(memory: *mut u8, bytes: usize) -> *mut u8 {
     if memory.is_null() && !is_fallible() {
         end(Shortage::Bytes(bytes));

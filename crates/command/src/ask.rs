@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded::predict::Sampling;
 use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
 use unpadded_text::text_of_path;
@@ -13,7 +13,7 @@ use super::on_file::{OnFile, answers, unanswered};
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
 use super::request::whole;
-use super::{json, terminal, together};
+use super::{terminal, together};
 
 /// Output of answers to lines of standard input.
 #[derive(Args)]
@@ -86,7 +86,7 @@ impl Tally<'_> {
         }
         terminal::say(format!("error: {why}"));
         match self.how.json {
-            true => terminal::print(json::object([("text", text.into()), ("error", why.into())])),
+            true => terminal::print(json!({"text": text, "error": why})),
             false => terminal::print(""),
         }
     }
@@ -218,36 +218,27 @@ impl Predict {
 
 /// Returns a text and the model's answer as a JSON object.
 fn of(text: &str, answer: &Answer) -> Value {
-    let x = |x: f32| json::number(f64::from(x));
-    let each =
-        |all: &[(String, f32)]| Value::Object(all.iter().map(|(label, p)| (label.clone(), x(*p))).collect());
-    let fields = match answer {
-        Answer::Label { label, probability, all, .. } => vec![
-            ("label", label.as_str().into()),
-            ("probability", x(*probability)),
-            ("probabilities", each(all)),
-        ],
+    let each = |all: &[(String, f32)]| all.iter().cloned().collect::<Value>();
+    match answer {
+        Answer::Label { label, probability, all, .. } => {
+            json!({"text": text, "label": label, "probability": probability, "probabilities": each(all)})
+        }
         Answer::Labels { labels, all, .. } => {
-            vec![("labels", labels.clone().into()), ("probabilities", each(all))]
+            json!({"text": text, "labels": labels, "probabilities": each(all)})
         }
-        Answer::Number(number) => vec![("number", x(*number))],
-        Answer::Empty => vec![("answer", Value::Null)],
-        Answer::Tags { words, tags, label } => vec![
-            ("words", words.clone().into()),
-            ("tags", tags.clone().into()),
-            ("label", label.as_ref().map_or(Value::Null, |(label, _)| label.as_str().into())),
-            ("probability", label.as_ref().map_or(Value::Null, |(_, probability)| x(*probability))),
-        ],
-        Answer::Text(found) => vec![("found", found.as_str().into())],
+        Answer::Number(number) => json!({"text": text, "number": number}),
+        Answer::Empty => json!({"text": text, "answer": null}),
+        Answer::Tags { words, tags, label } => {
+            let (label, probability) = label.as_ref().map(|(label, p)| (label, p)).unzip();
+            json!({"text": text, "words": words, "tags": tags, "label": label, "probability": probability})
+        }
+        Answer::Text(found) => json!({"text": text, "found": found}),
         Answer::Ranked(texts) => {
-            let one = |(found, score): &(String, f64)| {
-                json::object([("found", found.as_str().into()), ("score", json::number(*score))])
-            };
-            let best = texts.first().map_or("", |(found, _)| found.as_str());
-            vec![("found", best.into()), ("best", texts.iter().map(one).collect())]
+            let one = |(found, score): &(String, f64)| json!({"found": found, "score": score});
+            let best = texts.first().map_or("", |(found, _)| found);
+            json!({"text": text, "found": best, "best": texts.iter().map(one).collect::<Value>()})
         }
-    };
-    json::object([("text", text.into())].into_iter().chain(fields))
+    }
 }
 
 #[derive(Args)]

@@ -5,16 +5,16 @@ use std::io::ErrorKind::Interrupted;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded::executor::{Entry, Rates};
 use unpadded::train::{Progress, Report, StopReason, Trainer, Until};
 use unpadded_recipes::{Model, Preparation, prepare};
 
+use super::memory;
 use super::outcome::{Ending, Outcome, UsageError};
 use super::request::TrainingRequest;
 use super::scores::Table;
 use super::terminal::{self, Console};
-use super::{json, memory};
 
 /// The number of repetitions of each measurement; the command prints the median.
 const ROUNDS: usize = 5;
@@ -58,8 +58,8 @@ impl Measured {
     }
 
     fn json(&self) -> Value {
-        let [middle, lowest, highest] = self.0.map(json::number);
-        json::object([("median", middle), ("lowest", lowest), ("highest", highest)])
+        let [middle, lowest, highest] = self.0;
+        json!({"median": middle, "lowest": lowest, "highest": highest})
     }
 }
 
@@ -141,28 +141,17 @@ impl Bench {
         let operators: Vec<(String, f64, String)> = entries.iter().take(NAMED).map(of).collect();
         console.object(|| {
             let named = |(name, share, bound): &(String, f64, String)| {
-                json::object([
-                    ("operator", name.as_str().into()),
-                    ("share", json::number(*share)),
-                    ("bound", bound.as_str().into()),
-                ])
+                json!({"operator": name, "share": share, "bound": bound})
             };
-            let measured = |of: &Option<Measured>| of.as_ref().map_or(Value::Null, Measured::json);
-            json::object([
-                ("task", config.run.task.name().into()),
-                ("dataset", name.into()),
-                ("threads", threads.into()),
-                ("products", unit.to_string().into()),
-                ("instructions", unit.instructions().into()),
-                ("train", tokens_per_s.json()),
-                ("padding_percent", json::number(more)),
-                ("step_bytes", memory::of_step(&largest).into()),
-                ("model_bytes", (largest.parameters + largest.state).into()),
-                ("peak_bytes", memory::peak().into()),
-                ("predict", measured(&together)),
-                ("alone_ms", measured(&alone)),
-                ("operators", operators.iter().map(named).collect::<Vec<_>>().into()),
-            ])
+            let measured = |of: &Option<Measured>| of.as_ref().map(Measured::json);
+            json!({
+                "task": config.run.task.name(), "dataset": name, "threads": threads,
+                "products": unit.to_string(), "instructions": unit.instructions(),
+                "train": tokens_per_s.json(), "padding_percent": more,
+                "step_bytes": memory::of_step(&largest), "model_bytes": largest.parameters + largest.state,
+                "peak_bytes": memory::peak(), "predict": measured(&together), "alone_ms": measured(&alone),
+                "operators": operators.iter().map(named).collect::<Value>(),
+            })
         })?;
         console
             .result(format!("machine: {threads} thread{}; {rates}", if threads == 1 { "" } else { "s" }))?;

@@ -3,19 +3,19 @@
 use std::ops::Range;
 
 use clap::{Args, Subcommand};
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded::executor::MemoryUse;
 use unpadded_recipes::{
     BatchRule, ByteSize, ClassCount, Config, Preparation, Preview, Task, check_data, prepare, preview,
 };
 use unpadded_text::{SkipReport, path_of_text};
 
+use super::init;
 use super::memory::{limited, megabytes, of_step};
 use super::outcome::{Ending, Outcome, UsageError, bad, plain};
 use super::request::whole;
 use super::scores::Table;
 use super::terminal::{self, Console};
-use super::{init, json};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -130,19 +130,14 @@ fn check(texts: &Texts) -> Outcome<()> {
     let skipped: Vec<Value> = prepared.skipped.iter().map(skip_json).collect();
     let largest = LargestStep::of(prepared, &config).usage()?;
     console.object(|| {
-        json::object([
-            ("dataset", dataset.into()),
-            ("texts", count.into()),
-            ("held_out", held_out.into()),
-            ("labels", counts(&classes, "label")),
-            ("tags", counts(&classes, "tag")),
-            ("read_as", how),
-            ("records", records.into()),
-            ("skipped", skipped.into()),
-            ("memory", largest.json()),
-            ("warnings", said.iter().filter(|line| line.starts_with("warning: ")).cloned().collect()),
-            ("too_few", too_few.as_ref().map(plain).into()),
-        ])
+        let is_warning = |line: &&String| line.starts_with("warning: ");
+        json!({
+            "dataset": dataset, "texts": count, "held_out": held_out,
+            "labels": counts(&classes, "label"), "tags": counts(&classes, "tag"),
+            "read_as": how, "records": records, "skipped": skipped, "memory": largest.json(),
+            "warnings": said.iter().filter(is_warning).collect::<Vec<_>>(),
+            "too_few": too_few.as_ref().map(plain),
+        })
     })?;
     said.into_iter().try_for_each(|line| console.more(line))?;
     if !console.quiet {
@@ -164,12 +159,10 @@ fn check(texts: &Texts) -> Outcome<()> {
 
 /// Returns the number of the malformed records that were left out of a part of the data, the share, and the first reasons.
 fn skip_json(report: &SkipReport) -> Value {
-    json::object([
-        ("count", report.count().into()),
-        ("records", report.records.into()),
-        ("share", json::number(report.share())),
-        ("first", report.first().collect::<Vec<_>>().into()),
-    ])
+    json!({
+        "count": report.count(), "records": report.records, "share": report.share(),
+        "first": report.first().collect::<Vec<_>>(),
+    })
 }
 
 struct LargestStep {
@@ -207,13 +200,11 @@ impl LargestStep {
 
     fn json(&self) -> Value {
         let Self { memory, texts, limit } = self;
-        json::object([
-            ("batch_bytes", of_step(memory).into()),
-            ("model_bytes", (memory.parameters + memory.state).into()),
-            ("first_text", texts.as_ref().map(|texts| texts.start + 1).into()),
-            ("last_text", texts.as_ref().map(|texts| texts.end).into()),
-            ("limit_bytes", (*limit).into()),
-        ])
+        json!({
+            "batch_bytes": of_step(memory), "model_bytes": memory.parameters + memory.state,
+            "first_text": texts.as_ref().map(|texts| texts.start + 1),
+            "last_text": texts.as_ref().map(|texts| texts.end), "limit_bytes": limit,
+        })
     }
 
     fn shown(&self) -> String {
@@ -256,8 +247,7 @@ fn classes(prepared: &Preparation) -> Vec<ClassCount> {
 /// Returns the counts of the labels or of the tags as JSON; held-out texts are included.
 fn counts(classes: &[ClassCount], what: &str) -> Value {
     let of = classes.iter().filter(|class| class.held_out.what == what);
-    let count = |of: &ClassCount| (of.held_out.name.clone(), (of.train + of.held_out.count).into());
-    Value::Object(of.map(count).collect())
+    of.map(|of| (of.held_out.name.clone(), of.train + of.held_out.count)).collect()
 }
 
 /// Returns a table of the labels and a table of the tags, each with at most `most` rows, the most frequent ones first.
@@ -316,21 +306,12 @@ fn stats(texts: &Texts) -> Outcome<()> {
     let console = texts.console;
     let (held_out, divided) = (held_out.count, held_out.divided);
     console.object(|| {
-        json::object([
-            ("dataset", name.as_str().into()),
-            ("texts", lengths.len().into()),
-            ("held_out", held_out.into()),
-            ("tokens", tokens.into()),
-            ("padded", padded.into()),
-            ("characters", characters.map_or(Value::Null, Value::from)),
-            ("shortest", at(0.0).into()),
-            ("median", at(0.5).into()),
-            ("p95", at(0.95).into()),
-            ("longest", at(1.0).into()),
-            ("coverage", coverage.map_or(Value::Null, json::number)),
-            ("labels", counts(&classes, "label")),
-            ("tags", counts(&classes, "tag")),
-        ])
+        json!({
+            "dataset": name, "texts": lengths.len(), "held_out": held_out,
+            "tokens": tokens, "padded": padded, "characters": characters,
+            "shortest": at(0.0), "median": at(0.5), "p95": at(0.95), "longest": at(1.0), "coverage": coverage,
+            "labels": counts(&classes, "label"), "tags": counts(&classes, "tag"),
+        })
     })?;
     said.iter().try_for_each(|line| console.more(line))?;
     if !lengths.is_empty() {
@@ -360,9 +341,8 @@ fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {
         let known = vocabulary.tokens().enumerate().take(top);
         let counted = known.map(|(id, token)| (token, vocabulary.count(id as i64)));
         if texts.console.json {
-            let counts = counted.map(|(token, count)| (token.to_owned(), count.into()));
-            let of = [("size", vocabulary.len().into()), ("counts", Value::Object(counts.collect()))];
-            all.insert(name.to_owned(), json::object(of));
+            let counts: Value = counted.collect();
+            all.insert(name.to_owned(), json!({"size": vocabulary.len(), "counts": counts}));
             continue;
         }
         let mut table = Table::new(&format!("{name}: {} known", vocabulary.len()), &["token", "count"]);

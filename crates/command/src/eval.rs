@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded_recipes::{
     Config, Disagreement, Evaluation, Figure, Model, ModelComparison, ModelDifference, compare, scores,
 };
@@ -14,7 +14,7 @@ use super::model_choice::{ModelChoice, ThreadCount};
 use super::outcome::{Ending, Outcome, UsageError};
 use super::scores::{self as show, Table};
 use super::terminal::{self, Console};
-use super::{beside, init, json, together};
+use super::{beside, init, together};
 
 /// The name of the statistical test for whether the difference between two models is significant.
 const METHOD: &str = "paired bootstrap, 1,000 samples, two-sided";
@@ -184,29 +184,18 @@ fn several(
         object["run"] = run.name.as_str().into();
         object
     };
-    let first = runs.first().map(|run| run.name.as_str());
-    let text = |of: &Disagreement| {
-        json::object([
-            ("text", of.text.as_str().into()),
-            ("truth", of.truth.as_str().into()),
-            ("found", of.found.to_vec().into()),
-        ])
-    };
+    let first = runs.first().map(|run| &run.name);
+    let text = |of: &Disagreement| json!({"text": of.text, "truth": of.truth, "found": of.found});
     let against = |(run, of): (&Run, &ModelDifference)| {
-        json::object([
-            ("run", run.name.as_str().into()),
-            ("against", first.into()),
-            ("p_value", of.p_value.map_or(Value::Null, json::number)),
-            ("method", METHOD.into()),
-            ("differ", of.differ.into()),
-            ("texts", of.texts.iter().map(text).collect::<Vec<_>>().into()),
-        ])
+        json!({
+            "run": run.name, "against": first, "p_value": of.p_value, "method": METHOD, "differ": of.differ,
+            "texts": of.texts.iter().map(text).collect::<Value>(),
+        })
     };
-    let settings = settings(runs).into_iter().map(|(key, values)| (key, values.into()));
-    json::object([
-        ("dataset", data.into()),
-        ("runs", runs.iter().zip(scored).map(run).collect::<Vec<_>>().into()),
-        ("settings", Value::Object(settings.collect())),
-        ("comparisons", runs.iter().skip(1).zip(against_first).map(against).collect::<Vec<_>>().into()),
-    ])
+    json!({
+        "dataset": data,
+        "runs": runs.iter().zip(scored).map(run).collect::<Value>(),
+        "settings": settings(runs).into_iter().collect::<Value>(),
+        "comparisons": runs.iter().skip(1).zip(against_first).map(against).collect::<Value>(),
+    })
 }

@@ -31,8 +31,7 @@ pub(crate) fn resumed(folder: &Path) -> Outcome<Config> {
 /// Returns the config of a model's training, changed by the flags `--set name=value`.
 pub(crate) fn of_model(model: &Model, flags: &[String]) -> Outcome<Config> {
     let mut config = model.trained_by().clone();
-    // The checkpoint has a note with the columns of the training files, so the config keeps only the columns that a flag
-    // sets.
+    // The checkpoint has a note of the columns of the training files, so only the columns that a flag sets are kept.
     if model.predictor().note("read as").is_some() {
         (config.data.text, config.data.label) = (Vec::new(), Vec::new());
         // For columns of words, the note also has the format and the header; a table of texts has its own.
@@ -91,8 +90,7 @@ pub(crate) fn set(config: &mut Config, flag: &str) -> Outcome<()> {
     if matches!(value, Value::List(_)) && takes_lists(config, name) {
         return bad(format!("--set {flag}: {}", plain(&e)));
     }
-    // A number may be meant as a text, such as the name of the column `2`: the shell removes the quotation marks that would
-    // make the value a text.
+    // A number may be meant as a text, such as the name of the column `2`, whose quotation marks the shell removes.
     match config.set(name, &Value::Text(text.to_owned())) {
         Ok(()) => Ok(()),
         Err(_) => bad(format!("--set {flag}: {}", plain(&e))),

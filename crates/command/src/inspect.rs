@@ -1,7 +1,7 @@
 //! The command `unpadded inspect`: shows the contents of a checkpoint.
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded::DType;
 use unpadded::checkpoint::{Checkpoint, Purpose};
 use unpadded::executor::MemoryUse;
@@ -9,7 +9,6 @@ use unpadded::op::{MatrixUnit, int8_unit};
 use unpadded::program::{Role, VarRole};
 use unpadded_recipes::Config;
 
-use super::json;
 use super::memory::megabytes;
 use super::model_choice::ModelChoice;
 use super::outcome::{Ending, Outcome, UsageError, bad};
@@ -96,8 +95,7 @@ impl Inspect {
             terminal::print(config.to_toml().trim_end())?;
             return Ok(Ending::Done);
         }
-        // A checkpoint for inference has no history of epochs. In a run folder, the history is read from the training
-        // checkpoint.
+        // A checkpoint for inference has no history of epochs; in a run folder, the training checkpoint has it.
         let beside = super::run::last(&self.which.path);
         let training = if beside.is_file() { Some(Checkpoint::load(beside)?) } else { None };
         let of = training.as_ref().unwrap_or(&checkpoint);
@@ -114,25 +112,18 @@ impl Inspect {
         let inputs: Vec<String> = feeds.map(|(_, var)| var.name.clone()).collect();
         let precision = precision(of, &checkpoint);
         if console.json {
-            let tensors = sizes.iter().map(|(name, shape, _)| ((*name).to_owned(), shape.clone().into()));
-            let vocabularies =
-                checkpoint.vocabularies.iter().map(|(name, of)| (name.clone(), of.len().into()));
-            terminal::print(json::object([
-                ("task", checkpoint.notes.get("task").map_or(Value::Null, |task| task.as_str().into())),
-                ("parameters", parameters.into()),
-                ("tensors", Value::Object(tensors.collect())),
-                ("precision", precision.map_or(Value::Null, Value::from)),
-                ("optimizer", updates.iter().map(|(kind, _)| *kind).collect::<Vec<_>>().into()),
-                ("optimizer_state", states.into()),
-                ("parameter_bytes", MemoryUse::of_program(&of.program).parameters.into()),
-                ("state_bytes", MemoryUse::of_program(&of.program).state.into()),
-                ("vocabularies", Value::Object(vocabularies.collect())),
-                ("epochs", of.position.epoch.into()),
-                ("steps", of.position.step.into()),
-                ("inputs", inputs.clone().into()),
-                ("curve", Value::Array(of.history.iter().map(|epoch| json::numbers(&epoch.dev)).collect())),
-                ("outputs", checkpoint.outputs.keys().cloned().collect::<Vec<_>>().into()),
-            ]))?;
+            let memory = MemoryUse::of_program(&of.program);
+            let tensors: Value = sizes.iter().map(|(name, shape, _)| (*name, shape.clone())).collect();
+            let vocabularies = checkpoint.vocabularies.iter().map(|(name, of)| (name.clone(), of.len()));
+            let curve = of.history.iter().map(|epoch| epoch.dev.iter().cloned().collect::<Value>());
+            terminal::print(json!({
+                "task": checkpoint.notes.get("task"), "parameters": parameters, "tensors": tensors,
+                "precision": precision, "optimizer": updates.iter().map(|(kind, _)| *kind).collect::<Value>(),
+                "optimizer_state": states, "parameter_bytes": memory.parameters, "state_bytes": memory.state,
+                "vocabularies": vocabularies.collect::<Value>(),
+                "epochs": of.position.epoch, "steps": of.position.step, "inputs": inputs,
+                "curve": curve.collect::<Value>(), "outputs": checkpoint.outputs.keys().collect::<Vec<_>>(),
+            }))?;
             return Ok(Ending::Done);
         }
         let task = ["task", "model"].iter().find_map(|name| checkpoint.notes.get(*name));

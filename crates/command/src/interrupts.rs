@@ -46,8 +46,7 @@ impl Drop for Interrupts {
     }
 }
 
-/// Returns the result of `work`, which runs in a thread of its own. At a signal during the work, prints the line `said`, calls
-/// `end`, and ends the program; the exit code is 128 plus the number of the signal.
+/// Returns the result of `work`, in a thread of its own. A signal prints `said`, calls `end`, and exits with 128 plus its number.
 pub(super) fn until_signal<T: Send>(
     said: &str,
     end: impl FnOnce() -> Outcome<()>,

@@ -13,7 +13,6 @@ mod graph;
 mod init;
 mod inspect;
 mod interrupts;
-mod json;
 mod memory;
 mod model_choice;
 mod on_file;
@@ -105,8 +104,7 @@ enum Command {
     },
 }
 
-/// Makes a write beyond the file-size limit (`ulimit -f`) fail with an error, like a write to a full disk. By default, the
-/// signal for this limit ends the program.
+/// Makes a write beyond the file-size limit (`ulimit -f`) an error, like a write to a full disk, instead of a deadly signal.
 #[cfg(unix)]
 fn catch_file_limit() -> std::io::Result<()> {
     signal_hook::flag::register(signal_hook::consts::SIGXFSZ, std::sync::Arc::default()).map(drop)

@@ -25,8 +25,7 @@ pub(super) fn peak() -> Option<usize> {
     line.trim().trim_end_matches("kB").trim().parse::<usize>().ok()?.checked_mul(1024)
 }
 
-/// Limits the memory of a trainer to 80 % of the machine's memory. The limit does not depend on the number of processes: it
-/// decides how batches are divided, and therefore the bits of the trained model.
+/// Limits a trainer to 80 % of the machine's memory, on any number of processes: the limit decides the bits of the trained model.
 pub(super) fn limited(trainer: Trainer) -> Trainer {
     ByteSize::of_machine().into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()))
 }

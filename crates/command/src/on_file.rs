@@ -55,8 +55,7 @@ impl OnFile<'_> {
             (true, Some(path)) => check_ending(path, self.path, questions.read_as())?,
             _ => {}
         }
-        // Signals are caught only for an output file. For standard output there is no temporary file to remove, so a signal
-        // ends the command at once.
+        // Signals are caught only for an output file, whose temporary file must be removed; else a signal ends the command at once.
         let interrupts = self.output.map(|_| Interrupts::catch()).transpose()?;
         let signal = || interrupts.as_ref().and_then(Interrupts::signal);
         let output = Output::open(self.output, self.path, self.overwrite)?;

@@ -29,8 +29,7 @@ pub(crate) fn bad<T>(message: impl Into<String>) -> Outcome<T> {
     Err(Box::new(BadInput(message.into())))
 }
 
-/// Returns a path or a setting as one word of a shell's command line, in quotes if needed. A path that is not UTF-8 is in
-/// the quotes of bash, which have the same escapes.
+/// Returns a path or a setting as a word of a shell's command line, in quotes if needed, or in quotes of bash if it is not UTF-8.
 pub(crate) fn word(text: impl AsRef<std::path::Path>) -> String {
     let Some(text) = text.as_ref().to_str() else {
         return format!("$'{}'", text_of_path(text).replace('\'', r"\'"));

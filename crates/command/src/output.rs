@@ -119,8 +119,7 @@ impl NewFile {
     }
 }
 
-/// Checks that a path at which the command writes a file of its own has a plain file or nothing. A write through a link
-/// would change another file, and the opening of a pipe would wait for a reader.
+/// Checks that a path has a plain file or nothing: a write through a link would change another file, and a pipe would wait.
 pub(super) fn check_plain(path: &Path) -> io::Result<()> {
     let got = match fs::symlink_metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -75,8 +75,7 @@ pub(super) fn world() -> Outcome<Option<World>> {
     }
 }
 
-/// Returns the config that all processes train with, including the setting `training.parts`. `own` is the config of this
-/// process; if `own` is `None`, the process uses the config of rank 0.
+/// Returns the config of all processes, with `training.parts`: `own`, the config of this process, or the config of rank 0 without it.
 pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outcome<Config> {
     let text = own.as_ref().map(Config::to_toml).unwrap_or_default();
     let first = world.broadcast("settings of rank 0", text.as_bytes())?;
@@ -104,8 +103,7 @@ pub(super) fn agreed(world: &World, own: Option<Config>, resumed: bool) -> Outco
     Ok(config)
 }
 
-/// Returns the memory limit in bytes, which decides which data are in memory. All processes get the limit of rank 0, since
-/// the checkpoint `resumed` may exist only on the host of rank 0.
+/// Returns the memory limit of rank 0 in bytes, which decides which data are in memory; only its host may have `resumed`.
 pub(super) fn memory(world: Option<&World>, config: &Config, resumed: Option<&Path>) -> Outcome<u64> {
     let Some(world) = world.filter(|world| world.size() > 1) else {
         return memory_limit(config, resumed).usage();

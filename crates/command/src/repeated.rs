@@ -2,19 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded::metrics::Unit;
 use unpadded::train::StopReason;
 use unpadded_recipes::{Config, Preparation};
 use unpadded_text::{Fold, text_of_path};
 
+use super::file;
 use super::findings::{ScoredTraining, TrainingFacts};
 use super::outcome::{Ending, Outcome, UsageError, bad, word};
 use super::run::{self, Folder};
 use super::scores::factor;
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, computed_in, prepared};
-use super::{file, json};
 
 /// The setting in which the repeated trainings differ: its noun, in the singular and in the plural, and the file of the results.
 #[derive(Clone, Copy, PartialEq)]
@@ -121,8 +121,8 @@ impl RepeatedTraining {
 
     pub(crate) fn run(mut self) -> Outcome<Ending> {
         let [one, several] = self.kind.names;
-        // The command checks every config before it writes a file, since the seed of a later training may be too large. For
-        // folds, it is enough to check the last fold: if any fold has no text, the last fold has no text.
+        // Every config is checked before a file is written, since a later seed may be too large. For folds, the last fold is read:
+        // if any fold has no text, the last one has none.
         (1..=self.count).try_for_each(|number| self.of(number).map(drop))?;
         let resumes = self.ended.is_some();
         let first = match &self.ended {
@@ -195,17 +195,12 @@ impl RepeatedTraining {
         }
         let percent = factor(unit);
         let test = tested.as_ref().and_then(|(scored, _)| scored.get(metric));
-        Ok(Some(json::object([
-            ("run", name.into()),
-            ("dataset", dataset.into()),
-            ("metric", metric.into()),
-            ("share", (unit == Unit::Share).into()),
-            ("value", json::number(percent * value)),
-            ("test", test.map_or(Value::Null, |test| json::number(percent * test))),
-            ("epoch", report.best.map_or(Value::Null, |best| best.epoch.into())),
-            ("epochs", report.epochs.into()),
-            ("train_seconds", json::number(report.seconds)),
-        ])))
+        Ok(Some(json!({
+            "run": name, "dataset": dataset, "metric": metric, "share": unit == Unit::Share,
+            "value": percent * value, "test": test.map(|test| percent * test),
+            "epoch": report.best.map(|best| best.epoch), "epochs": report.epochs,
+            "train_seconds": report.seconds,
+        })))
     }
 
     fn line(&self, number: u64, config: &Config, figures: &Value) -> String {
@@ -222,18 +217,15 @@ impl RepeatedTraining {
     }
 
     fn object(&self, ended: &[Value]) -> Value {
-        let first = ended.first();
-        let known = |name: &str| first.map_or(Value::Null, |of| of[name].clone());
-        let mut object = json::object([
-            ("task", self.config.run.task.name().into()),
-            ("dataset", known("dataset")),
-            ("metric", known("metric")),
-            (self.kind.names[1], self.count.into()),
-        ]);
+        let known = |name: &str| ended.first().map(|of| &of[name]);
+        let mut object = json!({
+            "task": self.config.run.task.name(), "dataset": known("dataset"), "metric": known("metric"),
+            (self.kind.names[1]): self.count,
+        });
         for (name, deviation) in [("value", "deviation"), ("test", "test_deviation")] {
             let spread = Spread::of(ended, name);
-            object[name] = spread.as_ref().map_or(Value::Null, |spread| json::number(spread.mean));
-            object[deviation] = spread.and_then(|spread| spread.deviation).map_or(Value::Null, json::number);
+            object[name] = spread.as_ref().map(|spread| spread.mean).into();
+            object[deviation] = spread.and_then(|spread| spread.deviation).into();
         }
         object["runs"] = ended.into();
         object
@@ -303,9 +295,7 @@ mod tests {
 
     #[test]
     fn a_deviation_is_that_of_a_sample() {
-        let of = |values: &[f64]| -> Vec<Value> {
-            values.iter().map(|&x| json::object([("value", json::number(x))])).collect()
-        };
+        let of = |values: &[f64]| -> Vec<Value> { values.iter().map(|&x| json!({"value": x})).collect() };
         let shown = |values: &[f64]| Spread::of(&of(values), "value").map(|spread| spread.shown());
         assert_eq!(shown(&[1.0, 2.0, 3.0]).as_deref(), Some("2.00 ± 1.00"));
         assert_eq!(shown(&[4.0]).as_deref(), Some("4.00"));

@@ -47,8 +47,7 @@ pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     number.ok_or_else(|| format!("expected a whole number from 0 to {}", i64::MAX))
 }
 
-/// Returns the data settings that also apply to other files of the same kind as the training data. The columns of the other
-/// files are detected again, unless the config sets several text columns.
+/// Returns the data settings for other files of the same kind; their columns are detected again, unless several texts are set.
 fn other_data(data: DataConfig) -> DataConfig {
     let DataConfig { hold_out, target, label_separator, binary, text, pair, label, .. } = data;
     let several = pair.is_some() || text.len() > 1;

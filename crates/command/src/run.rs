@@ -4,13 +4,12 @@ use std::fs::{self, File, TryLockError};
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded::checkpoint::EpochScores;
 use unpadded_recipes::Config;
 use unpadded_text::{SkipReport, SkippedLine};
 
 use super::events::Events;
-use super::json;
 use super::outcome::{Outcome, UsageError, bad, unwritten};
 use super::output::{check_plain, create, replace};
 
@@ -99,9 +98,8 @@ pub(crate) fn free(of: &str) -> PathBuf {
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
-/// Returns whether a training may begin in a folder: the folder does not exist, is empty, or contains only a lock file and the
-/// config of a command that could not write anything else, such as `train --seeds` on a full disk. Without a lock file, the
-/// config is a file of the user.
+/// Returns whether a training may begin in a folder: it does not exist, is empty, or has only a lock file and the config of a command
+/// that could write nothing else, as on a full disk. Without a lock file, the config is the user's.
 pub(crate) fn is_new(path: &Path) -> bool {
     let Ok(entries) = fs::read_dir(path) else { return !path.exists() };
     let names: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
@@ -193,8 +191,7 @@ impl Folder {
             Err(TryLockError::WouldBlock) => bad(format!(
                 "run folder `{name}`: expected a folder that is not in use, got a folder that another training writes to; use `--run NEW` to choose another folder"
             )),
-            // If the file system supports no locks, the training runs without this lock; the checkpoint file has its own
-            // lock.
+            // If the file system supports no locks, the training runs without; the checkpoint file has its own lock.
             Err(TryLockError::Error(_)) => Ok(Self { path, _lock: lock, created }),
         }
     }
@@ -260,14 +257,10 @@ impl Log {
 
     pub(crate) fn epoch(&mut self, scores: &EpochScores) -> std::io::Result<()> {
         let EpochScores { epoch, step, rate, train, dev, best, .. } = scores;
-        let line = json::object([
-            ("epoch", (*epoch).into()),
-            ("step", (*step).into()),
-            ("rate", rate.map_or(Value::Null, json::number)),
-            ("train", json::numbers(train)),
-            ("dev", json::numbers(dev)),
-            ("best", (*best).into()),
-        ]);
+        let [train_scores, dev_scores] = [train, dev].map(|of| of.iter().cloned().collect::<Value>());
+        let line = json!({
+            "epoch": epoch, "step": step, "rate": rate, "train": train_scores, "dev": dev_scores, "best": best,
+        });
         let before = self.lines.stream_position()?;
         if let Err(e) = self.lines.write_all(format!("{line}\n").as_bytes()) {
             // An incomplete line is removed, since it is not valid JSON.

@@ -1,13 +1,12 @@
 //! The scores of an evaluation, as plain-text tables and as JSON.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use unpadded::metrics::Unit;
 use unpadded_recipes::{
     ByLength, Confusion, ConfusionCount, Evaluation, Figure, LengthRange, ScoreRow, ScoreTable,
     TranslatedText, UnseenLabel,
 };
 
-use super::json;
 use super::outcome::Outcome;
 use super::terminal::{self, Console};
 
@@ -148,92 +147,55 @@ pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
 }
 
 pub(crate) fn by_length(of: &ByLength) -> Value {
-    let range = |of: &LengthRange| {
-        json::object([
-            ("from", of.from.into()),
-            ("to", of.to.into()),
-            ("texts", of.texts.into()),
-            ("value", json::number(of.value)),
-        ])
-    };
-    json::object([
-        ("of", of.of.into()),
-        ("by", of.by.into()),
-        ("share", (of.unit == Unit::Share).into()),
-        ("ranges", of.ranges().iter().map(range).collect::<Vec<_>>().into()),
-    ])
+    let range =
+        |of: &LengthRange| json!({"from": of.from, "to": of.to, "texts": of.texts, "value": of.value});
+    let ranges: Value = of.ranges().iter().map(range).collect();
+    json!({"of": of.of, "by": of.by, "share": of.unit == Unit::Share, "ranges": ranges})
 }
 
 /// Returns the scores as JSON; of the shares, only the fields `value` and `interval` are in percent.
 pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| factor(figure.unit);
-    let pair = |[low, high]: [f64; 2]| Value::from(vec![json::number(low), json::number(high)]);
     let scaled = |figure: &Figure| Some(figure.interval?.map(|x| percent(figure) * x));
-    let intervals = scored.figures.iter().filter_map(|of| Some((of.name.to_owned(), pair(of.interval?))));
-    let counts = scored.counts.iter().map(|(name, count)| ((*name).to_owned(), (*count).into()));
+    let intervals = scored.figures.iter().filter_map(|of| Some((of.name, of.interval?.to_vec())));
     let row = |row: &ScoreRow| {
-        json::object([
-            ("name", row.name.as_str().into()),
-            ("precision", json::number(row.precision())),
-            ("recall", json::number(row.recall())),
-            ("f1", json::number(row.f1())),
-            ("support", row.support.into()),
-            ("found", row.found.into()),
-            ("right", row.right.into()),
-        ])
+        json!({
+            "name": row.name, "precision": row.precision(), "recall": row.recall(), "f1": row.f1(),
+            "support": row.support, "found": row.found, "right": row.right,
+        })
     };
-    let table =
-        |of: &ScoreTable| (of.of.to_owned(), Value::from(of.rows.iter().map(row).collect::<Vec<_>>()));
-    let cell = |cell: &ConfusionCount| {
-        json::object([
-            ("truth", cell.truth.as_str().into()),
-            ("found", cell.found.as_str().into()),
-            ("count", cell.count.into()),
-        ])
-    };
-    let cells = |of: &Confusion| Value::from(of.cells.iter().map(cell).collect::<Vec<_>>());
-    // The main confusion is the confusion of the classes that have a table. For chunks, there is also a confusion of tags,
-    // which has no table.
+    let table = |of: &ScoreTable| (of.of, of.rows.iter().map(row).collect::<Value>());
+    let cell = |of: &ConfusionCount| json!({"truth": of.truth, "found": of.found, "count": of.count});
+    let cells = |of: &Confusion| of.cells.iter().map(cell).collect::<Vec<_>>();
+    // The main confusion is of the classes that have a table; for chunks, the confusion of tags has none.
     let main = scored.confusions.iter().find(|of| scored.tables.iter().any(|table| table.of == of.of));
-    let confusions = scored.confusions.iter().map(|of| (of.of.to_owned(), cells(of)));
     let example = |of: &TranslatedText| {
-        json::object([
-            ("source", of.source.as_str().into()),
-            ("references", of.references.clone().into()),
-            ("found", of.found.as_str().into()),
-            ("exact", of.exact.into()),
-            ("chrf", json::number(of.chrf)),
-        ])
+        json!({
+            "source": of.source, "references": of.references, "found": of.found, "exact": of.exact,
+            "chrf": of.chrf,
+        })
     };
     let shares = scored.figures.iter().filter(|figure| figure.unit == Unit::Share).map(|figure| figure.name);
-    let unseen = scored.unseen.iter().map(|unseen| {
-        json::object([
-            ("what", unseen.what.into()),
-            ("name", unseen.name.as_str().into()),
-            ("count", unseen.count.into()),
-            ("first", unseen.places.clone().into()),
-        ])
-    });
-    let scores: Vec<(String, f64)> =
-        scored.figures.iter().map(|figure| (figure.name.to_owned(), figure.value)).collect();
-    json::object([
-        ("dataset", dataset.into()),
-        ("metric", headline.map_or(Value::Null, |of| of.name.into())),
-        ("value", headline.map_or(Value::Null, |of| json::number(percent(of) * of.value))),
-        ("interval", headline.and_then(scaled).map_or(Value::Null, pair)),
-        ("scores", json::numbers(&scores)),
-        ("shares", shares.collect::<Vec<_>>().into()),
-        ("intervals", Value::Object(intervals.collect())),
-        ("counts", Value::Object(counts.collect::<Map<_, _>>())),
-        ("tables", Value::Object(scored.tables.iter().map(table).collect())),
-        ("confusion", main.map_or_else(|| Vec::<Value>::new().into(), cells)),
-        ("confusions", Value::Object(confusions.collect())),
-        ("lengths", scored.lengths.as_ref().map_or(Value::Null, by_length)),
-        ("examples", scored.examples.iter().map(example).collect::<Vec<_>>().into()),
-        ("unseen", unseen.collect::<Vec<_>>().into()),
-        ("signatures", scored.signatures.clone().into()),
-        ("notes", scored.notes.clone().into()),
-        ("read_as", scored.said.clone().into()),
-    ])
+    let unseen =
+        |of: &UnseenLabel| json!({"what": of.what, "name": of.name, "count": of.count, "first": of.places});
+    json!({
+        "dataset": dataset,
+        "metric": headline.map(|of| of.name),
+        "value": headline.map(|of| percent(of) * of.value),
+        "interval": headline.and_then(scaled),
+        "scores": scored.figures.iter().map(|figure| (figure.name, figure.value)).collect::<Value>(),
+        "shares": shares.collect::<Value>(),
+        "intervals": intervals.collect::<Value>(),
+        "counts": scored.counts.iter().copied().collect::<Value>(),
+        "tables": scored.tables.iter().map(table).collect::<Value>(),
+        "confusion": main.map(cells).unwrap_or_default(),
+        "confusions": scored.confusions.iter().map(|of| (of.of, cells(of))).collect::<Value>(),
+        "lengths": scored.lengths.as_ref().map(by_length),
+        "examples": scored.examples.iter().map(example).collect::<Value>(),
+        "unseen": scored.unseen.iter().map(unseen).collect::<Value>(),
+        "signatures": scored.signatures,
+        "notes": scored.notes,
+        "read_as": scored.said,
+    })
 }

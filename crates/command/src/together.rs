@@ -77,8 +77,7 @@ fn planned(path: &Path) -> Outcome<Vec<String>> {
         let object: Value = serde_json::from_str(&std::fs::read_to_string(&file)?)
             .or_else(|e| bad(format!("{}: expected JSON, got: {e}", file.display())))?;
         let first = if name == "seed" { run::load_config(path)?.run.seed } else { 1 };
-        // The number is limited to 1000, the maximum number of seeds or folds of `train`; a file with a larger number is
-        // damaged.
+        // `train` takes at most 1000 seeds or folds; a file with a larger number is damaged.
         let count = object[count].as_u64().unwrap_or(0).min(1_000);
         return Ok((0..count).map(|at| format!("{name}-{}", first.saturating_add(at))).collect());
     }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::json;
 use unpadded::parallel::World;
 use unpadded::train::{Progress, Report, StopReason, Until};
 use unpadded_recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepare_within};
@@ -16,7 +16,7 @@ use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, computed_in};
-use super::{file, init, json, ranks, scores as show};
+use super::{file, init, ranks, scores as show};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -129,8 +129,7 @@ impl Train {
         let mut config = match world {
             None => self.config()?,
             Some(world) => {
-                // The run folder exists only on the host of rank 0, so the other processes get the config of a resumed
-                // training from rank 0.
+                // Only the host of rank 0 has the run folder, so the others get a resumed config from rank 0.
                 let own = if first || self.resume.is_none() { Some(self.config()?) } else { None };
                 ranks::agreed(world, own, self.resume.is_some())?
             }
@@ -272,19 +271,12 @@ impl Train {
         ))?;
         console.object(|| {
             let test = tested.and_then(|(scored, _)| scored.get(metric));
-            json::object([
-                ("task", model.task().name().into()),
-                ("dataset", name.as_str().into()),
-                ("metric", metric.into()),
-                ("value", json::number(value)),
-                ("held_out_scores", held.map_or(Value::Null, |(_, object)| object.clone())),
-                ("test", test.map_or(Value::Null, |x| json::number(percent * x))),
-                ("test_scores", tested.map_or(Value::Null, |(_, object)| object.clone())),
-                ("run", text_of_path(folder).into()),
-                ("epochs", report.epochs.into()),
-                ("train_seconds", json::number(*seconds)),
-                ("tokens_per_s", json::number(*tokens_per_s)),
-            ])
+            json!({
+                "task": model.task().name(), "dataset": name, "metric": metric, "value": value,
+                "held_out_scores": held.map(|(_, object)| object), "test": test.map(|x| percent * x),
+                "test_scores": tested.map(|(_, object)| object), "run": text_of_path(folder),
+                "epochs": report.epochs, "train_seconds": seconds, "tokens_per_s": tokens_per_s,
+            })
         })
     }
 }

@@ -123,8 +123,7 @@ impl Training<'_> {
             let mut to = to.borrow_mut();
             match to.0.as_mut().map_or(Ok(()), |log| log.epoch(epoch)) {
                 Ok(()) => ControlFlow::Continue(()),
-                // If the log cannot be written, for example because the disk is full, the training ends after its checkpoint
-                // is saved.
+                // If the log cannot be written, as on a full disk, the training ends after its checkpoint is saved.
                 Err(e) => {
                     to.1 = Some(e);
                     ControlFlow::Break(())
@@ -284,8 +283,7 @@ impl Training<'_> {
             let model = &scored.model;
             match until_signal(&said, end, || unpadded_recipes::scores(&config, model))? {
                 Ok(tested) => scored.tested = Some(keep("test.json", &path, tested)?),
-                // The training itself has succeeded, so its results are written before the error in scoring the test set is
-                // reported.
+                // The training has succeeded, so its results are written before this error is reported.
                 Err(e) => {
                     scored.untested = Some(e.noted(format!(
                         "the run is saved: `unpadded eval {run} {file}` computes the test scores later"

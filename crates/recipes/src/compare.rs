@@ -82,9 +82,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
         })?;
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
         let answers: Vec<String> = first.predict(&asked)?.iter().map(found).collect();
-        for (one, answer) in texts.iter_mut().zip(answers) {
-            one.found[0] = answer;
-        }
+        texts.iter_mut().zip(answers).for_each(|(one, answer)| one.found[0] = answer);
         let one = compared.scored.first();
         let p_value = one.filter(|one| alike && at == seen.len() && one.headline == scored.headline);
         let p_value = p_value.and_then(|one| one.sample.paired(&scored.sample, one.columns, one.of?));

@@ -1,5 +1,4 @@
-//! The encoder of the tasks `classify` and `tag`: word vectors, an optional encoder of characters, and recurrent
-//! layers.
+//! The encoder of the tasks `classify` and `tag`: word vectors, an optional encoder of characters, and recurrent layers.
 
 use unpadded::layers::{Embedding, Instance, Linear, Lstm, Stacked};
 use unpadded::ops::Pool;
@@ -42,8 +41,7 @@ impl<'a> Encoder<'a> {
         }
     }
 
-    /// Adds the feeds, of words with `levels` LoD levels. Returns the feed of the words, and a row per word: the word vector, the
-    /// last states of the character LSTMs, and the state of the language model.
+    /// Adds the feeds, of words with `levels` LoD levels. Returns the feed of the words, and their features, a row per word.
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
         let spelling = self.spelling.as_ref();
         let spelt = spelling.map(|of| of(net.feed(characters, DType::I64, &[], levels + 1)));
@@ -55,8 +53,7 @@ impl<'a> Encoder<'a> {
         let mut vectors = vec![net::without_some(known, self.model.word_dropout)];
         vectors.extend(spelt.into_iter().flatten());
         if !self.below.is_empty() {
-            // The states of a language model are additional features of each word (Peters et al., "Semi-supervised
-            // sequence tagging with bidirectional language models", 2017).
+            // The states of a language model are features of each word (Peters et al., "Semi-supervised sequence tagging", 2017).
             vectors.push(self.below.iter().fold(known, |h, layer| layer.of(h)));
         }
         let vectors = if let [alone] = vectors[..] { alone } else { net.concat(&vectors) };

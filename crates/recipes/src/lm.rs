@@ -1,6 +1,5 @@
-//! Language model: recurrent layers read a text token by token and predict the next token. The states at the end of a
-//! window of the text are the first states of the next window; gradients stay within a window (truncated
-//! back-propagation through time).
+//! Language model: recurrent layers predict the next token of a text. The states at the end of a window are the first states of the
+//! next window; gradients stay within a window (truncated back-propagation through time).
 
 use std::f64::consts::LN_2;
 use std::path::Path;
@@ -91,8 +90,7 @@ impl TrainedModel for Writer {
 
     /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
     fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        /// Maximum number of logits in memory, which limits a window. The streams are as in training, as each begins without a
-        /// context.
+        /// Maximum number of logits in memory, which limits a window, but not the number of streams: each begins without a context.
         const LOGITS_TOGETHER: usize = 1 << 24;
         let (config, cut, by) = (file.config, &self.0, file.known);
         let (text, known) = (test_text(file)?, by.vocabulary(TOKENS)?);
@@ -117,8 +115,7 @@ impl TrainedModel for Writer {
             let batch = batch?;
             let [(_, x), (_, y)] = &batch.values[..] else { continue };
             let feeds = [(FEEDS[0], x)];
-            // The first window starts from new states; each later window starts from the states at the end of the previous
-            // window.
+            // Each window after the first starts from the states at the end of the previous window.
             let found = match number {
                 0 => by.run(&feeds, &[LOGITS])?,
                 _ => by.run_on(&feeds, &[LOGITS])?,
@@ -131,8 +128,7 @@ impl TrainedModel for Writer {
                 let nats = rows.get(window[0]..window[1]).unwrap_or_default();
                 if !nats.is_empty() {
                     let count = nats.len() as f64;
-                    // The tokens identify the window: two models can be compared only if their windows have the same
-                    // tokens.
+                    // The tokens identify the window: two models are compared only if their windows have equal tokens.
                     let ids = next.get(window[0]..window[1]).unwrap_or_default();
                     let window: Vec<&str> = ids.iter().filter_map(|&id| known.token(id)).collect();
                     let window = window.join("\u{1f}");
@@ -233,8 +229,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let cut = tokenizer(config)?;
     from.same_cut(CUT, &cut)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
-    // The held-out part is the end of the text. If single lines were held out, the training lines around a held-out line
-    // would reveal its content.
+    // The end of the text is held out: training lines around a single held-out line would reveal its content.
     let given = dev.is_some();
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
@@ -265,8 +260,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     let tokens = net::known(cut.vocabulary_of(counted, &limits), config)?;
     let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &cut, &tokens, count);
     let (train_data, dev_data) = (stream(&train, length)?, stream(&dev, dev_length)?);
-    // The number of batches is taken from the data and not computed from the batch size: a short text is cut into fewer
-    // streams than the batch size, so the text has more batches.
+    // The batches are counted in the data: a text too short for all streams has more batches than the batch size says.
     let batches =
         train_data.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
@@ -312,8 +306,7 @@ fn at_least_two(text: &Prose, tokens: usize) -> Result<()> {
     if tokens > 1 { Ok(()) } else { Err(Error::new(what(), "two tokens or more", tokens.to_string())) }
 }
 
-/// The columns of a bootstrap sample, whose texts are windows: the sum of −ln p, tokens, and characters and bytes, which are
-/// divided among the windows in proportion to their tokens.
+/// The columns of a bootstrap sample of windows: the sum of −ln p, tokens, and characters and bytes (in proportion to tokens).
 const NATS: usize = 0;
 const COUNTED: usize = 1;
 const LETTERS: usize = 2;
@@ -337,8 +330,7 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
     let x = net.feed(FEEDS[0], DType::I64, &[], 1);
     let y = net.feed_like(FEEDS[1], DType::I64, &[], x);
     let table = net.layer(match model.tied {
-        // With tied weights, the output layer changes every row of the table in each step, so the table has dense
-        // gradients.
+        // With tied weights, each step changes every row of the table, so the table has dense gradients.
         true => Embedding::new(tokens, model.embedding).named(net::WORDS),
         false => net::table(tokens, net::WORDS, config),
     });

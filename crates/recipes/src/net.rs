@@ -207,8 +207,7 @@ pub(super) fn vectors(config: &Config, trainer: &mut Trainer, words: &Vocabulary
     table.iter_mut().zip(drawn.as_dense()?.as_slice::<f32>()?).for_each(|(to, x)| *to = *x);
     found.fill(&mut table)?;
     trainer.set_parameter(TABLE, table)?;
-    // The unknown token has the total count of all unknown words, so the sum of all counts is the number of running
-    // words.
+    // The unknown token has the count of all unknown words, so the sum of all counts is the number of running words.
     let running: u64 = (0..words.len() as i64).map(|id| words.count(id)).sum();
     let known = found.vectors().filter(|(id, _)| Some(*id) != words.unknown());
     let covered: u64 = known.map(|(id, _)| words.count(id)).sum();

@@ -1,5 +1,4 @@
-//! The portions of a data set (training, held-out and test records): the records that several portions share, and the classes,
-//! labels and tags, that only one portion has.
+//! The portions of a data set (training, held-out and test records): the records and the classes that they share or lack.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -111,8 +110,7 @@ impl ClassCounts {
         found
     }
 
-    /// Checks that a file with these held-out classes fits a training with the classes `known`. With `bare`, a record of the file has
-    /// no class, which is a right answer, too.
+    /// Checks that held-out classes fit a training with the classes `known`. `bare`: a record has no class, a right answer, too.
     fn check(&self, known: &Self, name: &str, bare: bool) -> Result<()> {
         for what in [LABEL, TAG] {
             let own = || self.of(what).values().filter(|class| class.held_out.count > 0);
@@ -184,8 +182,7 @@ pub(super) fn listed(names: &[String]) -> String {
 /// The bits of a key that are a hash of the right answer; the other bits are a hash of the input.
 const ANSWER: u64 = 0xffff;
 
-/// Returns a hash of the input and, in the last bits, of the right answer. It has 8 bytes, since files may exceed memory. With 48
-/// bits for the input, a million texts give a wrong match with a probability below 1 %.
+/// Returns a hash of the input and, in the last 16 bits, of the right answer; a million texts have a wrong match with below 1 %.
 fn key<M: RecordAnswers>(config: &Config, record: &M::Record) -> u64 {
     let answer = if M::MANY_ANSWERS { 0 } else { M::answer(config, record) };
     (record.input(Fingerprint::default()).finish() & !ANSWER) | (answer & ANSWER)

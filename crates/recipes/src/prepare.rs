@@ -1,5 +1,4 @@
-//! The preparation of a training, for all tasks whose data are records. A task is what differs: a [`TaskSurvey`], which counts
-//! the records, and makes the vocabularies, the samples and the network.
+//! The preparation of a training on records. A [`TaskSurvey`] is what differs between tasks: counts, vocabularies, samples, network.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -263,8 +262,7 @@ fn divided<'a, S: TaskSurvey<'a>>(
             let (train, held) = parts.unwrap_or_else(|| all.divide(rule));
             return Ok((survey, counts, [train, held]));
         }
-        // Records of a class that no training record has stay in training, with all records that cannot be separated from
-        // them. Only data with such a class are read again.
+        // Records of a class that no training record has stay in training, with all that cannot be separated from them.
         all.each(&mut |record| {
             if rule(record) && classes.is_unseen::<S::Model>(config, record) {
                 kept.insert(record.held_out_key(seed));

@@ -83,8 +83,7 @@ pub(super) trait AnsweringModel: Send + Sync {
 }
 
 pub(super) trait TrainedModel: AnsweringModel {
-    /// Returns what the model reads from a record, how its columns are set, and the columns of an answer; `None` for a language
-    /// model.
+    /// Returns what the model reads from a record, how its columns are set, and an answer's columns; `None` for a language model.
     fn asked(&self, _: &Predictor, _: &DecodingConfig) -> Option<(QuestionKind, [Column; 2], Vec<String>)> {
         None
     }

@@ -1,6 +1,5 @@
-//! Classification of rows of numbered features. A wide part has one weight per feature, a deep part sums the vectors of
-//! the features, and the logits of both parts are added (Cheng et al., "Wide & deep learning for recommender systems",
-//! 2016).
+//! Classification of rows of numbered features: the logits of a wide part, a weight per feature, and of a deep part, the sum of the
+//! vectors of the features, are added (Cheng et al., "Wide & deep learning for recommender systems", 2016).
 
 use std::path::Path;
 
@@ -324,8 +323,7 @@ fn network(config: &Config, columns: usize, labels: &Vocabulary, rows: usize) ->
     let features = net.feed_csr(FEEDS[0], DType::F32, columns, 0);
     let label = net.feed(FEEDS[1], DType::I64, &[], 0);
     let wide = features.linear(Linear::new(labels.len()).weight_init(init::zeros()).named("wide"));
-    // The product of a sparse row and a table is the sum of the vectors of the row's features, each multiplied by the
-    // value of the feature.
+    // The product of a sparse row and a table is the sum of the features' vectors, each times the feature's value.
     let vectors = Linear::new(model.embedding).without_bias().weight_init(init::normal(0.1)).named("vectors");
     let deep = features.linear(vectors).dropout(model.dropout).linear(model.hidden).relu();
     let logits = wide + deep.linear(Linear::new(labels.len()).named(LABELS));

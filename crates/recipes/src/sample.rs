@@ -50,8 +50,7 @@ impl Bootstrap {
     pub(super) fn add(&mut self, counts: impl IntoIterator<Item = (usize, f64)>) {
         let group = match self.texts < GROUPS {
             true => self.texts,
-            // The group is selected at random and not in turn: if equal texts recur periodically, taking turns would
-            // put all of them into one group.
+            // The group is random: if equal texts recur periodically, taking turns would put them into one group.
             false => {
                 let [word, ..] = philox([self.texts as u32, (self.texts >> 32) as u32, 0, 1], [SEED, 0]);
                 (u64::from(word) * GROUPS) >> 32
@@ -66,9 +65,7 @@ impl Bootstrap {
             if sums.len() <= column {
                 sums.resize(column + 1, 0.0);
             }
-            if let Some(sum) = sums.get_mut(column) {
-                *sum += count;
-            }
+            sums[column] += count;
         }
     }
 
@@ -83,9 +80,8 @@ impl Bootstrap {
         total
     }
 
-    /// Returns the 95 % interval of each figure; `None` for fewer than two texts or an undefined figure. For a share of few texts,
-    /// it is Wilson's; else it has the 2.5th and the 97.5th percentile over samples drawn with replacement (Efron, 1979). Up to
-    /// 10,000 texts, intervals do not depend on the order of the texts.
+    /// Returns the 95 % interval of each figure; `None` for fewer than two texts or an undefined figure: Wilson's for a share of few
+    /// texts, else percentiles over samples drawn with replacement (Efron, 1979), in any order of up to 10,000 texts.
     pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
@@ -113,9 +109,8 @@ impl Bootstrap {
         values.into_iter().zip(figures).map(interval).collect()
     }
 
-    /// Returns the two-sided p value of the paired bootstrap test of sacreBLEU (Riezler and Maxwell, 2005): the share of samples
-    /// whose difference is as far from the mean difference as the observed difference is from 0. `None` for other or fewer than two
-    /// texts, or for an undefined figure.
+    /// Returns the two-sided p value of sacreBLEU's paired bootstrap test (Riezler and Maxwell, 2005): the share of samples whose
+    /// difference is as far from their mean as the observed one from 0. `None` for other or fewer than two texts, or if undefined.
     pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;
@@ -180,8 +175,7 @@ mod tests {
 
     #[test]
     fn an_interval_is_about_that_of_the_normal_distribution() {
-        // 80 of 100 texts are hits, so the standard error is 0.04. With 30,000 texts, a group has three texts on
-        // average.
+        // 80 of 100 texts are hits: the standard error is 0.04. With 30,000 texts, a group has three texts on average.
         for (texts, error) in [(100, 0.04), (30_000, 0.04 / 300f64.sqrt())] {
             let interval = sample((0..texts).map(|i| i % 5 > 0)).intervals(2, &[SHARE])[0].unwrap();
             let (width, expected) = (interval[1] - interval[0], 2.0 * 1.96 * error);

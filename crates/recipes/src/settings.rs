@@ -1,5 +1,4 @@
-//! Types of settings, and macros that declare each setting once, together with its documentation. Config files,
-//! command-line flags and the list of settings are all derived from this declaration.
+//! Types of settings, and macros that declare a setting once, with its documentation, for config files, flags and lists.
 
 use std::fmt;
 

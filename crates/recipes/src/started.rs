@@ -1,5 +1,4 @@
-//! Fine-tuning (`training.from`): extends the vocabularies of a trained model, copies its parameters into a new model,
-//! and puts the layers of a language model below the layers of a classifier or tagger.
+//! Fine-tuning (`training.from`): extends vocabularies, copies parameters, and puts the layers of a language model below others.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -82,10 +81,8 @@ fn file(run: &str) -> Result<PathBuf> {
     let entries = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
     let got = match entries.filter(|path| of(path).is_some()).min() {
         Some(one) => {
-            format!(
-                "a folder of several runs, `{run}`; name one of the runs, as `{}`",
-                unpadded_text::text_of_path(one)
-            )
+            let one = unpadded_text::text_of_path(one);
+            format!("a folder of several runs, `{run}`; name one of the runs, as `{one}`")
         }
         None => format!("neither in `{run}`"),
     };
@@ -202,8 +199,7 @@ impl Origin {
             trainer = trainer.note(BELOW, config.clone());
         }
         if from.resumed {
-            // A vocabulary with equal ids is taken from the checkpoint, since the checkpoint has the token counts from
-            // the start of the training.
+            // A vocabulary with equal ids is taken from the checkpoint, which has the counts from the start of the training.
             let same = |name: &str, ours: &Vocabulary| {
                 let theirs = from.checkpoint.vocabularies.get(name)?;
                 (theirs.fingerprint() == ours.fingerprint()).then(|| (name.to_owned(), theirs.clone()))
@@ -277,8 +273,7 @@ impl Trained {
                 shares.push((table, format!("{both} of {} {}", numbers.len(), table.vocabulary)));
             }
         }
-        // From a model of another task, only tables and the layers of a language model are copied: another layer may
-        // have an equal name and shape by chance.
+        // From a model of another task, only tables and language-model layers are copied: others may be alike by chance.
         if self.task != task {
             from.tensors
                 .retain(|name, _| name.starts_with(LM) || tables.iter().any(|table| table.parameter == name));
@@ -294,19 +289,16 @@ impl Trained {
         let unknown = found.only_in_model.iter().chain(unlike).filter(|name| !fixed.contains(name));
         unknown.for_each(|name| add(&mut new, name));
         // A layer is reported as new if any of its parameters is new.
-        let is_new = |parameter: &str| new.iter().any(|layer| layer == layer_of(parameter));
+        let is_new = |parameter: &str| new.contains(&layer_of(parameter));
         shares.retain(|(table, _)| !is_new(table.parameter));
         let has_share = |name: &str| {
             let table = tables.iter().find(|table| table.parameter == name);
             table.is_some_and(|table| shares.iter().any(|(other, _)| other.vocabulary == table.vocabulary))
         };
-        for name in found.loaded.iter().filter(|name| !has_share(name) && !is_new(name)) {
-            add(&mut layers, name);
-        }
+        let loaded = found.loaded.iter().filter(|name| !has_share(name) && !is_new(name));
+        loaded.for_each(|name| add(&mut layers, name));
         let mut parts: Vec<String> = shares.into_iter().map(|(_, share)| share).collect();
-        if !layers.is_empty() {
-            parts.push(format!("layers {}", layers.join(", ")));
-        }
+        parts.extend((!layers.is_empty()).then(|| format!("layers {}", layers.join(", "))));
         let new = if new.is_empty() { String::new() } else { format!("; new: {}", new.join(", ")) };
         if parts.is_empty() {
             parts.push("nothing".to_owned());
@@ -317,10 +309,9 @@ impl Trained {
 }
 
 /// Adds the name of a parameter's layer to a list, unless the list has it already.
-fn add(layers: &mut Vec<String>, parameter: &str) {
-    let layer = layer_of(parameter);
-    if !layers.iter().any(|known| known == layer) {
-        layers.push(layer.to_owned());
+fn add<'a>(layers: &mut Vec<&'a str>, parameter: &'a str) {
+    if !layers.contains(&layer_of(parameter)) {
+        layers.push(layer_of(parameter));
     }
 }
 
@@ -328,9 +319,8 @@ fn layer_of(parameter: &str) -> &str {
     parameter.rsplit_once('.').map_or(parameter, |(layer, _)| layer)
 }
 
-/// Copies rows and columns of `theirs` into `ours`: on each axis in `axes`, entry `numbers[i]` (`None`: no entry) to entry i.
-/// Entries after the first `known` ones, as the start and end scores of a conditional random field, follow in order. `None` if the
-/// shapes do not fit.
+/// Copies rows and columns of `theirs` into `ours`: on each axis in `axes`, entry `numbers[i]` (`None`: no entry) to entry i; entries
+/// after the first `known` ones, as the start and end scores of a CRF, follow in order. `None` if the shapes do not fit.
 fn merged(
     ours: &Storage,
     theirs: &Storage,
@@ -393,17 +383,11 @@ pub(super) fn groups(config: &Config, program: &Program, steps: usize) -> Vec<Gr
 fn levels(names: Vec<String>, bidirectional: bool) -> Vec<Vec<String>> {
     let is_recurrent = |layer: &str| names.iter().any(|name| name == &format!("{layer}.weight_hh"));
     let mut layers: Vec<&str> = Vec::new();
-    for name in &names {
-        if !layers.contains(&layer_of(name)) {
-            layers.push(layer_of(name));
-        }
-    }
+    names.iter().for_each(|name| add(&mut layers, name));
     let of_lm = |layer: &str| layer.starts_with(LM);
     let has_lm = layers.iter().any(|layer| of_lm(layer));
-    let top = match layers.iter().rposition(|layer| if has_lm { of_lm(layer) } else { is_recurrent(layer) }) {
-        Some(last) => last + 1,
-        None => 0,
-    };
+    let top = layers.iter().rposition(|layer| if has_lm { of_lm(layer) } else { is_recurrent(layer) });
+    let top = top.map_or(0, |last| last + 1);
     let mut levels: Vec<Vec<&str>> = vec![Vec::new()];
     let mut directions = 0;
     for (at, layer) in layers.iter().enumerate() {

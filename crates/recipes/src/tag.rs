@@ -1,5 +1,5 @@
-//! Tagging: predicts a tag for each word, with recurrent layers over words and their characters, and a conditional
-//! random field over the tags (Lample et al., "Neural architectures for named entity recognition", 2016).
+//! Tagging: recurrent layers over words and their characters, and a conditional random field over the tags, predict a tag for each
+//! word (Lample et al., "Neural architectures for named entity recognition", 2016).
 
 use std::path::Path;
 
@@ -186,8 +186,7 @@ impl RecordModel for Tagger {
             }
             Ok(())
         })?;
-        // The loss is computed only over texts in which training saw all tags and the label. An ensemble of taggers has no
-        // loss, since its taggers vote.
+        // The loss is of texts in which training saw all tags and the label. An ensemble, whose taggers vote, has none.
         let loss = match texts {
             Texts::InFiles(files, window) if some && self.0.is_empty() => {
                 let learnt = Texts::InFiles(files.retain(learnt), window);
@@ -325,8 +324,7 @@ fn found(predictor: &Predictor, texts: &[&[&str]]) -> Result<(Vec<i64>, Vec<f32>
     let ids = texts.iter().map(|words| known.ids(words.iter().map(|word| form(word))));
     let (ids, mut characters) = (Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?, None);
     if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
-        // The character ids of all words are in one list, since a list per word would take several times the memory of the
-        // ids.
+        // The character ids of all words are in one list: a list per word would take several times their memory.
         let words = || texts.iter().flat_map(|words| words.iter());
         let in_words: Vec<usize> = words().map(|word| word.chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
@@ -459,27 +457,17 @@ fn in_windows<W>(
     let mut size = words.len();
     loop {
         size = size.div_ceil(2).max(1);
-        match windows(words, size, overlap, tag) {
+        let windows = (0..words.len()).step_by(size).map(|start| {
+            let end = words.len().min(start.saturating_add(size));
+            let (from, to) = (start.saturating_sub(overlap), words.len().min(end.saturating_add(overlap)));
+            let found = tag(words.get(from..to).unwrap_or_default())?;
+            Ok(found.get(start - from..end - from).unwrap_or_default().to_vec())
+        });
+        match windows.collect::<Result<Vec<_>>>() {
             Err(error) if error.is_over_limit() && size > overlap => (),
-            outcome => return outcome,
+            outcome => return outcome.map(|tags| tags.concat()),
         }
     }
-}
-
-fn windows<W>(
-    words: &[W],
-    size: usize,
-    overlap: usize,
-    tag: &mut dyn FnMut(&[W]) -> Result<Vec<i64>>,
-) -> Result<Vec<i64>> {
-    let mut tags = Vec::with_capacity(words.len());
-    for start in (0..words.len()).step_by(size) {
-        let end = words.len().min(start.saturating_add(size));
-        let (from, to) = (start.saturating_sub(overlap), words.len().min(end.saturating_add(overlap)));
-        let found = tag(words.get(from..to).unwrap_or_default())?;
-        tags.extend_from_slice(found.get(start - from..end - from).unwrap_or_default());
-    }
-    Ok(tags)
 }
 
 #[cfg(test)]
@@ -487,8 +475,7 @@ mod tests {
     use super::*;
     use unpadded::{Error, ErrorKind};
 
-    /// Returns, as the tag of each word, the sum of the word and its two neighbours. Returns an error for more than `most`
-    /// words. Sets `seen` to the largest number of words of all calls.
+    /// Returns, as a word's tag, the sum of it and its neighbours; an error for more than `most` words. `seen` is the largest call.
     fn sums(most: usize, seen: &mut usize, words: &[i64]) -> Result<Vec<i64>> {
         if words.len() > most {
             let got = words.len().to_string();

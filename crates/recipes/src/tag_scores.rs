@@ -217,8 +217,7 @@ mod tests {
         Tagging::of_note(&format!("{scheme} B-kind I-kind E-kind S-kind O")).unwrap()
     }
 
-    /// The true chunks are PER, LOC, PER and ORG; training never saw ORG. The predicted chunks are PER, a wrong PER for
-    /// LOC, and a PER that begins with `I`; ORG is not predicted.
+    /// The true chunks are PER, LOC, PER and (not in training) ORG; predicted are PER, a wrong PER for LOC, and a PER from `I` on.
     const TEXTS: [Text; 3] = [
         ("B-PER I-PER O B-LOC", "B-PER I-PER O B-PER", "ask"),
         ("O B-PER", "O I-PER", "tell"),
@@ -230,8 +229,7 @@ mod tests {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
         let of = tagging("IOB2");
         let scored = scored(&tags, &of, &TEXTS);
-        // There are 4 true chunks. By conlleval, 2 of 3 predicted chunks are right. By the strict rule, `I-PER` after `O`
-        // is no chunk, so 1 of 2 predicted chunks is right.
+        // By conlleval, 2 of 3 predicted chunks are right, of 4 true ones; strictly, `I-PER` after `O` is none, so 1 of 2.
         assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
         assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
         assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));

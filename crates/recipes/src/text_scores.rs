@@ -61,8 +61,7 @@ impl TextScores {
         bleu.tokens_of_several(&tokens(found), &of_references);
         chrf.texts_of_several(found, references);
         let own = words(found);
-        // The reference with the fewest edits is used; if several references have equally few edits, the longest of
-        // these references.
+        // The reference with the fewest edits is used; of several such references, the longest.
         let edits = references.iter().map(|reference| {
             let reference = words(reference);
             (edit_distance(&own, &reference), reference.len())
@@ -175,8 +174,7 @@ mod tests {
         texts.iter().for_each(|(found, references)| scores.add("x", references, found, &mut |_| seen += 1));
         let scored = scores.end();
         assert!((100.0 * scored.get("BLEU").unwrap() - 49.35808034168741).abs() < 1e-9, "{scored:?}");
-        // The texts have 1, 0, 3, 2, 3, 2, 1 and 1 edits, and their references 6, 5, 4, 2, 7, 4, 2 and 1 words; one
-        // text is exactly right.
+        // The texts have 1, 0, 3, 2, 3, 2, 1, 1 edits; their references 6, 5, 4, 2, 7, 4, 2, 1 words; one is exact.
         assert_eq!(
             (scored.get("word error rate"), scored.get("exact match")),
             (Some(13.0 / 31.0), Some(0.125))

@@ -29,8 +29,7 @@ pub(super) type ToSample<R> = Arc<dyn Fn(&R) -> Result<Vec<Field>> + Send + Sync
 pub(super) type EachBatch<'a, R> = &'a mut dyn FnMut(&[(u64, R)]) -> Result<()>;
 
 impl<R: Record> Texts<R> {
-    /// Reads records into memory, unless they exceed their share of the memory limit, or the config sets `data.window`. If all
-    /// samples fit into memory, records in files give the same samples in the same order.
+    /// Reads records into memory, unless they exceed their share of the limit, or `data.window` is set; the samples are equal.
     pub(super) fn open(
         path: impl AsRef<Path>,
         (config, memory): (&Config, DataMemory),
@@ -69,8 +68,7 @@ impl<R: Record> Texts<R> {
         }
     }
 
-    /// Passes the records, numbered from 1, to `each` batch by batch; `size` is the length in bytes. Without a record, it is an
-    /// error.
+    /// Passes the records, numbered from 1, to `each` by batches; `size` is the length in bytes. It is an error to have no record.
     pub(super) fn in_batches(
         &self,
         batch: AnswerBatch,
@@ -104,8 +102,7 @@ impl<R: Record> Texts<R> {
         })
     }
 
-    /// Passes each record to `visit`, with whether it is held out. Files are read once and divided; [`Self::divide`] divides the
-    /// others.
+    /// Passes each record to `visit`, with whether it is held out. Files are read once and divided; [`Self::divide`] divides others.
     pub(super) fn survey(
         &self,
         held: &HoldOutRule<R>,

@@ -183,12 +183,8 @@ impl Paths {
     pub(super) fn left_out(&self) -> Option<String> {
         let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-        (!names.is_empty()).then(|| {
-            format!(
-                "left out: {}; `data.train`, `data.dev` and `data.test` name other parts",
-                names.join(", ")
-            )
-        })
+        let names = (!names.is_empty()).then(|| names.join(", "));
+        names.map(|of| format!("left out: {of}; `data.train`, `data.dev` and `data.test` name other parts"))
     }
 }
 
@@ -201,12 +197,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
         // All malformed lines of a file are reported together, so that the user can correct the file at once.
         false => ReadOptions::new().malformed(MalformedLines::Collect),
     };
-    if let Some(format) = &data.format {
-        options = options.format(format.parse()?);
-    }
-    if let Some(given) = &data.separator {
-        options = options.separator(separator(given)?);
-    }
+    options = data.format.iter().try_fold(options, |o, format| Ok::<_, Error>(o.format(format.parse()?)))?;
+    options = data.separator.iter().try_fold(options, |o, of| Ok::<_, Error>(o.separator(separator(of)?)))?;
     if let Some(given) = &data.quote {
         options = match &**given {
             "none" => options.quotes(false),
@@ -215,9 +207,7 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
         };
     }
     options = data.skip_lines.into_iter().fold(options, ReadOptions::skip_lines);
-    if let Some(name) = &data.encoding {
-        options = options.encoding(name.parse()?);
-    }
+    options = data.encoding.iter().try_fold(options, |o, name| Ok::<_, Error>(o.encoding(name.parse()?)))?;
     options = data.header.into_iter().fold(options, ReadOptions::header);
     options = data.text.iter().fold(options, |options, column| text(options, column));
     options = match &data.label[..] {
@@ -237,12 +227,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
 /// Returns the options for a file that a trained model reads: of the config or, by default, of the training files.
 pub(super) fn options_of(config: &Config, columns: [Column; 2], known: &Predictor) -> Result<ReadOptions> {
     let set = options(config, columns)?;
-    match known.note(READ_AS) {
-        Some(note) => {
-            set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
-        }
-        None => Ok(set),
-    }
+    let Some(note) = known.note(READ_AS) else { return Ok(set) };
+    set.or_note(note).map_err(|e| e.noted(format!("in note `{READ_AS}` of the checkpoint")))
 }
 
 /// Refuses a file of texts without tags, whose columns could be mistaken for words and tags.

@@ -1,6 +1,5 @@
-//! Translation: GRUs read the source text in both directions, and another GRU writes the target text, with attention to
-//! the source states at each step (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and
-//! translate", 2015).
+//! Translation: GRUs read the source text in both directions, another GRU writes the target text, with attention to the source states
+//! (Bahdanau, Cho, Bengio, "Neural machine translation by jointly learning to align and translate", 2015).
 
 use std::borrow::Cow;
 
@@ -91,8 +90,7 @@ fn spoken(config: &Config, first: FirstRecords<'_, Pair>) -> Result<Option<Confi
     }))
 }
 
-/// Returns the logits, the feed of the right target tokens and, if `attends` is set, the operands of attention: the queries (one
-/// per written token), the keys (one per source token), and the score vector.
+/// Returns the logits, the feed of the right tokens and, if `attends`, the queries, keys and score vector of the attention.
 pub(super) fn layers(
     net: &Builder,
     config: &Config,
@@ -113,8 +111,7 @@ pub(super) fn layers(
     let (keys, values) = (states.linear(hidden), states.linear(hidden));
     let start = states.sequence_pool(Pool::Mean).linear(hidden).tanh();
 
-    // The same vectors of target tokens are used to read tokens and to predict them (Press and Wolf, "Using the output
-    // embedding to improve language models", 2017).
+    // One table of target tokens is read and predicted (Press and Wolf, "Using the output embedding", 2017).
     let table = net.layer(Embedding::new(targets.len(), model.embedding).named(KNOWN[1]));
     let say = net.layer(Linear::tied(&table).named("written"));
     let query = net.layer(Linear::new(hidden).without_bias());
@@ -210,8 +207,7 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
             count => format!(", of {count} different sources"),
         };
         let alone = if *given { "" } else { ", none of whose sources is in the training pairs" };
-        // With label smoothing, the reported perplexity is not the exponential of the training loss, so a line for people
-        // states the difference.
+        // With label smoothing, the perplexity is not the exponential of the training loss, which a line for people states.
         let smoothed =
             (rate > 0.0).then(|| format!("loss is with label smoothing of {rate}, perplexity without"));
         let pronounced = spoken.then(|| PRONUNCIATIONS.to_owned());
@@ -261,8 +257,7 @@ impl AnsweringModel for Translator {
         let (sources, targets) = (by.vocabulary(KNOWN[0])?, by.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =
             texts.iter().map(|text| sources.ids(self.cuts[0].tokens(text))).collect::<Result<_>>()?;
-        // Source texts of similar lengths are translated as a batch, because their translations end after a similar
-        // number of steps. The maximum number of tokens in a translation depends on the length of the source text.
+        // Source texts of similar lengths are a batch, since their translations, limited by the length, end after similar steps.
         let most = |i: &usize| (2 * ids[*i].len() + 20).next_multiple_of(32).min(MOST_TOKENS);
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&i| ids[i].len());

@@ -25,8 +25,7 @@ struct Voter {
 }
 
 impl Voters {
-    /// Adds a tagger; an error, unless it has the same tags and labels (`known`) as the first one. `may` has the allowed
-    /// transitions.
+    /// Adds a tagger; an error, unless it has the first one's tags and labels (`known`). `may` has the allowed transitions.
     pub(super) fn add(
         &mut self,
         first: (Vocabulary, Option<Vocabulary>),
@@ -40,8 +39,8 @@ impl Voters {
             (Some(first), Some(known)) => places("labels", first, known)?,
             (None, None) => Vec::new(),
             _ => {
-                let (expected, got) =
-                    ("labels of texts in all taggers or in none", "labels in some taggers only");
+                let expected = "labels of texts in all taggers or in none";
+                let got = "labels in some taggers only";
                 return Err(Error::of(ErrorKind::Program, "models to join", expected, got));
             }
         };
@@ -94,11 +93,9 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
         if allowed { 0.0 } else { FORBIDDEN }
     };
     let row = |tag: i64| usize::try_from(tag).unwrap_or(usize::MAX);
-    // The first model's votes weigh slightly more, to break ties; over a whole text, this extra weight is less than one
-    // vote.
+    // The first model's votes weigh slightly more, to break ties: over a whole text, less than one vote.
     let own = 0.5 / (first.len() as f64 + 1.0);
-    // One list per word, with an entry for each voted tag: the tag, the best sum of votes up to this word, and the index
-    // of the preceding tag in the sequence with this sum.
+    // For each word and voted tag: the tag, the best sum of votes so far, and the index of the preceding tag in this sequence.
     let mut words: Vec<Vec<(i64, f64, usize)>> = Vec::with_capacity(first.len());
     for at in 0..first.len() {
         let mut candidates: Vec<(i64, f64, usize)> = Vec::new();

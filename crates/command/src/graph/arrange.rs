@@ -42,8 +42,7 @@ pub(super) fn arrange(sizes: &[Pair], arrows: &[(usize, usize)]) -> GraphLayout 
     places.routed(sizes, arrows)
 }
 
-/// A render backend for the crate `layout` that collects the positions of boxes, and the points at which each arrow passes the
-/// ranks between its boxes, instead of drawing them.
+/// A backend for the crate `layout` that collects the positions of boxes, and where each arrow passes the ranks between its boxes.
 struct Positions {
     boxes: Vec<Pair>,
     arrows: Vec<Path>,

@@ -1,5 +1,4 @@
-//! A program as an SVG picture. Each operator is a box that lists its parameters, and variables are arrows between the
-//! boxes. A step block is a picture inside the box of the operator that runs the step block.
+//! A program as an SVG picture: boxes of operators with their parameters, and arrows of variables. A step block is inside a box.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fmt::Write;
@@ -83,8 +82,7 @@ impl Node {
 
 /// Draws the whole program as SVG; without `all`, only the operators of the forward pass.
 pub(super) fn svg(program: &Program, all: bool) -> String {
-    // The blocks are drawn from the last to the first. An inner block comes after its outer block, so every inner block is
-    // drawn before its outer block needs the picture.
+    // An inner block comes after its outer block, so blocks are drawn from the last to the first.
     let mut drawn: HashMap<BlockId, Picture> = HashMap::new();
     let blocks: Vec<BlockId> = program.blocks().map(|(id, _)| id).collect();
     for &id in blocks.iter().rev() {
@@ -240,8 +238,7 @@ mod tests {
         assert_eq!(boxes(&drawn), forward.len());
         assert_eq!(count(&drawn, "class=\"step\""), 2);
         assert_eq!(count(&drawn, "of the step before"), 3);
-        // The picture of the inner block is inside the picture of the outer block, so two SVG groups are open at the same
-        // time.
+        // The picture of the inner block is inside the outer block's, so two SVG groups are open at a time.
         let depths = drawn.lines().scan(0usize, |depth, line| {
             *depth = *depth + count(line, "<g ") - count(line, "</g>");
             Some(*depth)

@@ -195,8 +195,7 @@ pub(crate) struct OperatorTime {
 
 #[derive(Debug, Default)]
 pub(crate) struct Mistake {
-    /// The name of each text column (empty if there is only one), and its words with their weights, gradient × input. A
-    /// weight above zero supports the prediction; all weights are 0 if the model has none.
+    /// The name of each text column (empty if alone), and its words with weights, gradient × input: above zero for the prediction.
     pub(crate) texts: Vec<(String, Vec<(String, f32)>)>,
     pub(crate) truth: String,
     pub(crate) predicted: String,

@@ -44,8 +44,7 @@ pub(super) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => escape(text),
         Some((end, _)) => {
-            // The cut does not separate an accent or a joined emoji from its base character, unless the whole sequence is
-            // too long.
+            // The cut keeps an accent or a joined emoji with its base, unless the sequence is too long.
             let joins = |c: char| matches!(c, '\u{200d}' | '\u{fe0f}' | '\u{300}'..='\u{36f}' | '\u{1f3fb}'..='\u{1f3ff}');
             let kept = text.get(..end).unwrap_or_default().trim_end_matches(joins);
             let left = text.chars().count() - kept.chars().count();

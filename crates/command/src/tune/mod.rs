@@ -5,11 +5,11 @@ mod schedule;
 mod state;
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 use unpadded::ErrorKind;
 use unpadded::metrics::Better;
 use unpadded::train::{Report, StopReason};
@@ -24,7 +24,7 @@ use super::run::{self, Folder};
 use super::scores::{Table, factor};
 use super::terminal::{self, Console};
 use super::training::{Training, check_new, parts, prepared};
-use super::{file, init, json};
+use super::{file, init};
 
 /// The maximum number of trials in the table at the end of a search, which lists the best trials first.
 const ROWS: usize = 20;
@@ -355,18 +355,12 @@ impl Search<'_> {
         console.more(format!("train it: unpadded train {toml}\nask it:   unpadded predict {trial}"))?;
         let percent = factor(state.unit);
         console.object(|| {
-            let path = |path: &Path| Value::from(text_of_path(path));
-            json::object([
-                ("task", self.config.run.task.name().into()),
-                ("metric", state.metric.as_str().into()),
-                ("value", json::number(percent * value)),
-                ("epoch", epoch.into()),
-                ("best", path(&folder)),
-                ("config", path(&at.join("best.toml"))),
-                ("seconds", json::number(state.used)),
-                ("trials", state.object()["trials"].clone()),
-                ("run", path(at)),
-            ])
+            json!({
+                "task": self.config.run.task.name(), "metric": state.metric, "value": percent * value,
+                "epoch": epoch, "best": text_of_path(&folder),
+                "config": text_of_path(at.join("best.toml")), "seconds": state.used,
+                "trials": state.object()["trials"], "run": text_of_path(at),
+            })
         })?;
         Ok(Ending::Done)
     }

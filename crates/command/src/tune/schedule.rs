@@ -1,10 +1,9 @@
 //! Successive halving within a time budget: decides which trial is trained next, and up to which epoch. (Jamieson and
 //! Talwalkar, "Non-stochastic best arm identification and hyperparameter optimization", 2016.)
 //!
-//! A rung is a number of epochs at which trials are compared. Every trial is trained to the first rung, a ninth of the
-//! epochs. The best third of the trials is then trained to the second rung, a third of the epochs. The best third of these
-//! trials is trained to the last rung, all epochs. Each rung gets a share of the time budget, so that some trials reach the
-//! last rung even if training is slow.
+//! A rung is a number of epochs at which trials are compared: a ninth, a third, and all epochs. Every trial is trained to the first
+//! rung, and the best third of the trials of a rung to the next rung. Each rung has a share of the time budget, so that some trials
+//! reach the last rung even if training is slow.
 
 use super::state::{State, Trial};
 
@@ -73,10 +72,8 @@ pub(super) fn next(state: &State, drawn: bool) -> Step {
     Step::End
 }
 
-/// Returns the index of the best trial that can reach a rung by the time `end`. With `third`, only the best third of the
-/// trials is considered. Returns `None` if no trial can reach the rung. Trial 1, the given config without drawn values, is
-/// always considered, and comes first. A config that learns slowly has a low rank after few epochs, but the result of a
-/// search should not be worse than the given config.
+/// Returns the index of the best trial that can reach a rung by the time `end`, with `third` only of the best third; else `None`.
+/// Trial 1, the given config, comes first: it may learn slowly, but the result should not be worse than the given config.
 fn waiting(state: &State, rung: usize, end: f64, third: bool) -> Option<usize> {
     let reached = |trial: &&Trial| trial.rungs + 1 >= rung && trial.failed.is_none();
     let mut ranked: Vec<&Trial> = state.ranked().into_iter().filter(reached).collect();
@@ -102,10 +99,9 @@ fn ends(state: &State) -> Vec<f64> {
     sums.iter().skip(1).map(|sum| state.budget * sum / whole).collect()
 }
 
-/// Returns whether a trial (`None` for a new trial) would reach a rung in time. The assumed time per epoch is the trial's
-/// own mean, or the mean over all trials if the trial has no finished epoch. The assumed number of epochs is the mean over
-/// the trials that have reached the rung, since some trials stop early. As long as no trial has reached the rung, a trial
-/// may use the rest of the time budget.
+/// Returns whether a trial (`None`: a new one) would reach a rung in time, by its mean time per epoch or, before its first epoch, the
+/// mean of all trials, and by the mean epochs of the trials that have reached the rung, since some stop early. As long as none
+/// has, a trial may use the rest of the time budget.
 fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
         let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));
@@ -145,8 +141,7 @@ mod tests {
         }
     }
 
-    /// Runs all steps of a search whose trials take one second per epoch. Trial 10 is the best trial; the closer the number
-    /// of a trial is to 10, the better is the trial.
+    /// Runs all steps of a search with one second per epoch; the closer a trial's number is to 10, the better it is.
     fn made(state: &mut State) -> Vec<Step> {
         let mut steps = Vec::new();
         loop {
@@ -196,8 +191,7 @@ mod tests {
         assert!((3..=5).contains(&rungs(3)) && state.trials[9].rungs == 3, "{:?}", [1, 2, 3].map(rungs));
         // Trial 1 was the worst trial after the first rung, but is trained to the end.
         assert_eq!(state.trials[0].rungs, 3);
-        // The time budget is less than one whole training: the best of a few trials is trained further until the time is
-        // used.
+        // The budget is less than one training: the best of a few trials is trained until the time is used.
         let mut state = search(20.0, None);
         made(&mut state);
         assert!(

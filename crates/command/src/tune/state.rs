@@ -1,9 +1,9 @@
 //! The state of a hyperparameter search, as stored in tune.json.
 
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 use unpadded::metrics::Unit;
 
-use super::super::{json, scores};
+use super::super::scores;
 
 /// A trial of a search: a config with drawn values, and its results.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -48,7 +48,7 @@ pub(super) fn value(of: &unpadded_recipes::Value) -> Value {
     match of {
         unpadded_recipes::Value::Flag(flag) => (*flag).into(),
         unpadded_recipes::Value::Int(number) => (*number).into(),
-        unpadded_recipes::Value::Float(number) => json::number(*number),
+        unpadded_recipes::Value::Float(number) => (*number).into(),
         unpadded_recipes::Value::Text(text) => text.as_str().into(),
         unpadded_recipes::Value::List(texts) => texts.clone().into(),
         other => other.to_string().into(),
@@ -61,22 +61,12 @@ impl Trial {
     }
 
     fn object(&self) -> Value {
-        let (value, epoch) = self
-            .best
-            .map_or((Value::Null, Value::Null), |(value, epoch)| (json::number(value), epoch.into()));
-        let settings: Map<String, Value> = self.settings.iter().cloned().collect();
-        json::object([
-            ("trial", self.number.into()),
-            ("draw", self.draw.into()),
-            ("settings", settings.into()),
-            ("rungs", self.rungs.into()),
-            ("toward", self.toward.into()),
-            ("epochs", self.epochs.into()),
-            ("value", value),
-            ("epoch", epoch),
-            ("seconds", json::number(self.seconds)),
-            ("failed", self.failed.as_deref().into()),
-        ])
+        let (value, epoch) = self.best.unzip();
+        json!({
+            "trial": self.number, "draw": self.draw, "settings": self.settings.iter().cloned().collect::<Value>(),
+            "rungs": self.rungs, "toward": self.toward, "epochs": self.epochs,
+            "value": value, "epoch": epoch, "seconds": self.seconds, "failed": self.failed,
+        })
     }
 
     fn of(object: &Value) -> Option<Self> {
@@ -99,17 +89,11 @@ impl Trial {
 
 impl State {
     pub(super) fn object(&self) -> Value {
-        json::object([
-            ("seed", self.seed.into()),
-            ("budget_seconds", json::number(self.budget)),
-            ("most_trials", self.most.into()),
-            ("seconds", json::number(self.used)),
-            ("metric", self.metric.as_str().into()),
-            ("share", (self.unit == Unit::Share).into()),
-            ("higher_is_better", self.higher.into()),
-            ("rungs", self.rungs.clone().into()),
-            ("trials", self.trials.iter().map(Trial::object).collect::<Vec<_>>().into()),
-        ])
+        json!({
+            "seed": self.seed, "budget_seconds": self.budget, "most_trials": self.most, "seconds": self.used,
+            "metric": self.metric, "share": self.unit == Unit::Share, "higher_is_better": self.higher,
+            "rungs": self.rungs, "trials": self.trials.iter().map(Trial::object).collect::<Value>(),
+        })
     }
 
     /// Parses the state of a search from the text of a tune.json.

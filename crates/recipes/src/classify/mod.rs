@@ -1,5 +1,4 @@
-//! Text classification: a model predicts a label, several labels or a number for each text, with word vectors,
-//! recurrent layers and a pooling of the states.
+//! Text classification: predicts a label, labels or a number for each text, by word vectors, recurrent layers and pooling.
 
 mod network;
 mod objective;
@@ -173,8 +172,7 @@ struct Classifier {
     others: Vec<(Classifier, Predictor, Vec<usize>)>,
 }
 
-/// `values` has `width` values per text: probabilities or a number. `attention` has the weights of all tokens, if the model has
-/// them.
+/// `values` has `width` values per text: probabilities or a number. `attention` has the weights of all tokens, if computed.
 struct Outputs {
     values: Vec<f32>,
     attention: Option<Vec<f32>>,

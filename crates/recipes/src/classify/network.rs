@@ -49,8 +49,7 @@ pub(super) fn network(
             let probabilities = logits.softmax();
             let trainer = net::trainer(net, loss, config, steps)?.output(PROBABILITIES, probabilities);
             match class_weights {
-                // The first metric is macro F1: class weights are set when rare classes matter, and macro F1 gives all
-                // classes equal weight.
+                // The first metric is macro F1, which weighs all classes equally: class weights are set when rare classes matter.
                 Some(_) => (trainer.metric(macro_f1).metric(accuracy), "macro F1"),
                 None => (trainer.metric(accuracy), "accuracy"),
             }
@@ -113,8 +112,7 @@ fn vectors(
     };
     let (first, attention) = read(FIRST);
     if documents {
-        // Sentence vectors are encoded and pooled to the vector of a document, in the same way as word vectors to the
-        // vector of a sentence (Yang et al., "Hierarchical attention networks for document classification", 2016).
+        // Sentence vectors are encoded and pooled as word vectors are (Yang et al., "Hierarchical attention networks", 2016).
         let states = Layers::new(net, model).of(first.dropout(model.dropout));
         return (Pooler::new(net, model).of(net, states).0, None);
     }

@@ -200,8 +200,7 @@ impl Labels {
         Ok((objective, Weights { texts, mean, deviation: self.deviation() }))
     }
 
-    /// Returns a hint if single labels look like several or like numbers, or if several look like single ones. `joint` joins
-    /// answers.
+    /// Returns a hint if single labels look like several or like numbers, or several like single ones. `joint` joins answers.
     pub(super) fn hint(&self, classes: &ClassCounts, joint: &str) -> Option<String> {
         let Self { target, several, .. } = self;
         let (all, keys) = (classes.names().count(), || classes.names());
@@ -235,8 +234,7 @@ impl Labels {
                 Some("labels are numbers with decimal commas: data.target=number learns numbers".to_owned())
             }
             Target::Label => {
-                // Single labels look like several if cutting them gives fewer distinct labels than there are distinct cells or, since
-                // these marks are rare in names of labels, any label twice.
+                // Single labels look like several if cut ones are fewer than the distinct cells or, at rare marks, recur.
                 let cuts = |mark: &&str| {
                     let is_list = mark.starts_with('[');
                     let marks: &[char] =

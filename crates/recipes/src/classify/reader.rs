@@ -76,8 +76,7 @@ impl Reader {
         [of(FIRST), second].concat()
     }
 
-    /// Returns the tokens of each column, as they are fed; the separator is before a joined column. A pair's second text is the
-    /// last.
+    /// Returns the tokens of each column, as they are fed, a joined column after its separator; a pair's second text is the last.
     pub(crate) fn columns(&self, text: &str) -> Result<Vec<Vec<String>>> {
         let (columns, second) = self.parts.split(text)?;
         let of = |(at, column): (usize, &str)| {

@@ -170,8 +170,7 @@ mod tests {
 
     #[test]
     fn correlations_are_those_of_scipy() {
-        // Expected values: scipy.stats.spearmanr([1, 2, 3, 4, 5], [5, 6, 7, 8, 7]) = 0.8207826816681233, pearsonr =
-        // 0.8320502943378437.
+        // scipy.stats.spearmanr([1, 2, 3, 4, 5], [5, 6, 7, 8, 7]) = 0.8207826816681233, pearsonr = 0.8320502943378437.
         let (a, b) = ([1.0, 2.0, 3.0, 4.0, 5.0], [5.0, 6.0, 7.0, 8.0, 7.0]);
         assert!((pearson(&ranks(&a), &ranks(&b)).unwrap() - 0.820_782_681_668_123_3).abs() < 1e-12);
         assert!((pearson(&a, &b).unwrap() - 0.832_050_294_337_843_7).abs() < 1e-12);

@@ -113,14 +113,9 @@ pub(crate) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Che
         .map(|rule| LabelSetF1::of_probabilities(found, there, width, rule));
     for batch in dev.batches(None, 0)? {
         let batch = batch?;
-        let of_label = |(name, _): &&(String, Variable)| name == LABEL;
-        let Some((_, labels)) = batch.values.iter().find(of_label) else { continue };
-        let feeds: Vec<(&str, &Variable)> = batch
-            .values
-            .iter()
-            .filter(|(name, _)| name != LABEL)
-            .map(|(name, value)| (name.as_str(), value))
-            .collect();
+        let values = batch.values.iter().map(|(name, value)| (name.as_str(), value));
+        let (labels, feeds): (Vec<(&str, &Variable)>, Vec<_>) = values.partition(|(name, _)| *name == LABEL);
+        let Some((_, labels)) = labels.first() else { continue };
         let labels = Variable::dense(labels.storage().as_csr()?.to_dense()?);
         let values = [predictor.run(&feeds, &[PROBABILITIES])?, vec![labels]].concat();
         one.update(&values, 0)?;
