@@ -73,7 +73,7 @@ impl std::fmt::Display for Measured {
 impl Bench {
     pub(crate) fn run(self) -> Outcome<Ending> {
         match self.measured() {
-            Err(e) if e.downcast_ref::<Error>().is_some_and(|e| e.kind() == Interrupted) => {
+            Err(e) if e.downcast_ref().is_some_and(|e: &Error| e.kind() == Interrupted) => {
                 Ok(Ending::Interrupted)
             }
             other => other,
@@ -106,10 +106,7 @@ impl Bench {
         fit(&mut trainer, WARM)?;
         let step = begun.elapsed().as_secs_f64() / WARM as f64;
         let steps = ((self.seconds / ROUNDS as f64 / step) as u64).clamp(1, 1_000_000);
-        let mut rounds = Vec::new();
-        for _ in 0..ROUNDS {
-            rounds.push(fit(&mut trainer, steps)?);
-        }
+        let rounds = (0..ROUNDS).map(|_| fit(&mut trainer, steps)).collect::<Outcome<Vec<_>>>()?;
         trainer.start_profile()?;
         fit(&mut trainer, steps.min(100))?;
         let profile = trainer.take_profile();
@@ -153,8 +150,8 @@ impl Bench {
                 "operators": operators.iter().map(named).collect::<Value>(),
             })
         })?;
-        console
-            .result(format!("machine: {threads} thread{}; {rates}", if threads == 1 { "" } else { "s" }))?;
+        let plural = if threads == 1 { "" } else { "s" };
+        console.result(format!("machine: {threads} thread{plural}; {rates}"))?;
         console.result(format!(
             "train:   {tokens_per_s} tokens/s, products in {unit} ({}), median of {ROUNDS} times {steps} steps; padded batches would have {more:.0} % more rows",
             unit.instructions()
@@ -163,9 +160,8 @@ impl Bench {
         if let (Some(together), Some(alone)) = (together, alone) {
             let Measured([middle, lowest, highest]) = alone;
             console.result(format!("predict: {together} texts/s, {} together", texts.len()))?;
-            console.result(format!(
-                "         one text alone takes {middle:.2} ms ({lowest:.2} to {highest:.2})"
-            ))?;
+            let took = format!("{middle:.2} ms ({lowest:.2} to {highest:.2})");
+            console.result(format!("         one text alone takes {took}"))?;
         }
         if !console.quiet {
             let mut table = Table::new("training time by operator:", &["operator", "share", "bound by"]);

@@ -141,9 +141,8 @@ fn check(texts: &Texts) -> Outcome<()> {
     })?;
     said.into_iter().try_for_each(|line| console.more(line))?;
     if !console.quiet {
-        tables(&classes, [count, held_out], divided, Some(CLASSES))
-            .iter()
-            .try_for_each(|table| table.print(console))?;
+        let tables = tables(&classes, [count, held_out], divided, CLASSES);
+        tables.iter().try_for_each(|table| table.print(console))?;
     }
     console.more(largest.shown())?;
     if let Some(e) = too_few {
@@ -251,12 +250,7 @@ fn counts(classes: &[ClassCount], what: &str) -> Value {
 }
 
 /// Returns a table of the labels and a table of the tags, each with at most `most` rows, the most frequent ones first.
-fn tables(
-    classes: &[ClassCount],
-    [train, held_out]: [usize; 2],
-    divided: bool,
-    most: Option<usize>,
-) -> Vec<Table> {
+fn tables(classes: &[ClassCount], [train, held_out]: [usize; 2], divided: bool, most: usize) -> Vec<Table> {
     let (texts, held) = match divided {
         true => (train + held_out, format!(", of which {held_out} are held out")),
         false => (train, String::new()),
@@ -267,7 +261,6 @@ fn tables(
         if of.is_empty() {
             continue;
         }
-        let most = most.unwrap_or(of.len());
         if of.len() > most {
             of.sort_by_key(|class| std::cmp::Reverse(class.train + class.held_out.count));
         }
@@ -329,9 +322,8 @@ fn stats(texts: &Texts) -> Outcome<()> {
     if let Some(coverage) = coverage {
         console.result(format!("{:.2} % of the held-out tokens are known", 100.0 * coverage))?;
     }
-    tables(&classes, [lengths.len(), held_out], divided, None)
-        .iter()
-        .try_for_each(|table| table.print(console))
+    let tables = tables(&classes, [lengths.len(), held_out], divided, usize::MAX);
+    tables.iter().try_for_each(|table| table.print(console))
 }
 
 fn vocabulary(texts: &Texts, top: usize) -> Outcome<()> {

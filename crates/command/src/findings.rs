@@ -58,15 +58,12 @@ impl TrainingFacts {
     /// Returns a report's page with all that is known without a model.
     pub(crate) fn page(&self, config: &Config, report: &Report) -> Page {
         let Self { name, metric, unit, held_out, .. } = self;
-        let task = config.run.task.name();
+        let (task, Report { seconds, tokens_per_s, .. }) = (config.run.task.name(), report);
         let mut facts = vec![
             ("data".to_owned(), name.clone()),
             ("epochs".to_owned(), report.epochs.to_string()),
             ("steps".to_owned(), report.steps.to_string()),
-            (
-                "trained for".to_owned(),
-                format!("{:.1} s, {:.0} tokens/s", report.seconds, report.tokens_per_s),
-            ),
+            ("trained for".to_owned(), format!("{seconds:.1} s, {tokens_per_s:.0} tokens/s")),
             ("held-out texts".to_owned(), held_out.count.to_string()),
             ("memory".to_owned(), memory::described(report)),
             ("matrix products".to_owned(), format!("{} ({})", report.unit, report.unit.instructions())),
@@ -86,11 +83,8 @@ impl TrainingFacts {
             task: task.to_owned(),
             facts,
             headline: report.best.map(|best| {
-                (
-                    format!("held-out {metric}"),
-                    factor(*unit) * best.value,
-                    sign(*unit).trim_start().to_owned(),
-                )
+                let sign = sign(*unit).trim_start().to_owned();
+                (format!("held-out {metric}"), factor(*unit) * best.value, sign)
             }),
             epochs: report.history.iter().map(epoch).collect(),
             config: config.to_toml(),
@@ -211,7 +205,8 @@ fn operators(profile: &Profile) -> Vec<OperatorTime> {
         let seconds = entry.time.as_secs_f64();
         match found.iter_mut().find(|known| known.name == name) {
             Some(known) => {
-                (known.calls, known.seconds) = (known.calls + entry.calls, known.seconds + seconds)
+                known.calls += entry.calls;
+                known.seconds += seconds;
             }
             None => found.push(OperatorTime { name, calls: entry.calls, seconds }),
         }
@@ -232,10 +227,9 @@ fn calibration(cases: &[Case], answers: &[Answer]) -> Option<Vec<Bin>> {
         let bin = &mut sums[((p * BINS as f64) as usize).min(BINS - 1)];
         *bin = (bin.0 + p, bin.1 + f64::from(u8::from(truth == label)), bin.2 + 1);
     }
-    let bin = |&(p, right, count): &(f64, f64, u64)| Bin {
-        confidence: p / count as f64,
-        accuracy: right / count as f64,
-        count,
+    let bin = |&(p, right, count): &(f64, f64, u64)| {
+        let [confidence, accuracy] = [p, right].map(|sum| sum / count as f64);
+        Bin { confidence, accuracy, count }
     };
     (!cases.is_empty()).then(|| sums.iter().filter(|(.., count)| *count > 0).map(bin).collect())
 }
@@ -272,13 +266,9 @@ fn mistakes(
     wrong.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
     let of = format!("{} of {} held-out texts", wrong.len(), cases.len());
     page.mistakes_of = match cases.first().map(|case| &case.truth) {
-        Some(Truth::Label(_)) => {
-            format!("{of} have a wrong label; the most probable wrong labels are first.")
-        }
+        Some(Truth::Label(_)) => of + " have a wrong label; the most probable wrong labels are first.",
         Some(Truth::Labels(_)) => {
-            format!(
-                "{of} have a wrong or a missing label; the probabilities farthest from the threshold are first."
-            )
+            of + " have a wrong or a missing label; the probabilities farthest from the threshold are first."
         }
         _ => "The held-out texts with the largest differences between prediction and truth.".to_owned(),
     };
@@ -324,18 +314,13 @@ fn mistake(case: &Case, answer: &Answer, thresholds: &[(String, f64)]) -> Option
             let size = |&(p, threshold, _): &(f64, f64, &String)| (p - threshold).abs();
             let far = far.max_by(|a, b| size(a).total_cmp(&size(b)));
             let shown = match &far {
-                Some((p, threshold, label)) => {
-                    format!("({label}: {}, threshold {})", percent(*p), percent(*threshold))
-                }
+                Some((p, at, label)) => format!("({label}: {}, threshold {})", percent(*p), percent(*at)),
                 // A label that the training texts do not have, so that the model cannot predict it.
                 None => {
                     truth.iter().find(|label| !labels.contains(label)).map(|label| format!("(no {label})"))?
                 }
             };
-            let named = |labels: &[String]| match labels.is_empty() {
-                true => "no label".to_owned(),
-                false => labels.join(", "),
-            };
+            let named = |of: &[String]| if of.is_empty() { "no label".to_owned() } else { of.join(", ") };
             Some(of(far.as_ref().map_or(1.0, size), shown, [named(truth), named(labels)]))
         }
         (Truth::Number(truth), Answer::Number(number)) => {
@@ -361,15 +346,9 @@ fn example(case: &Case, answer: &Answer) -> Option<Example> {
         }
         (Truth::Texts(texts), Answer::Text(target)) => {
             let truths: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let of = TranslatedText::new(&case.text, &truths, target);
-            Some(Example::Pair {
-                source: of.source,
-                target: of.found,
-                truths: of.references,
-                exact: of.exact,
-                chrf: of.chrf,
-                attention: None,
-            })
+            let TranslatedText { source, references: truths, found: target, exact, chrf, .. } =
+                TranslatedText::new(&case.text, &truths, target);
+            Some(Example::Pair { source, target, truths, exact, chrf, attention: None })
         }
         (Truth::Open, Answer::Text(text)) => {
             Some(Example::Written { beginning: case.text.clone(), text: text.clone() })

@@ -95,15 +95,16 @@ impl Train {
     fn repeated(&self) -> Outcome<Option<RepeatedTraining>> {
         let count = self.seeds.map(|count| (Kind::SEEDS, count));
         let count = count.or(self.folds.map(|count| (Kind::FOLDS, count)));
-        Ok(match (&self.resume, count) {
+        let repeated = match (&self.resume, count) {
             (Some(folder), _) if run::several(folder) => {
-                Some(RepeatedTraining::resumed(folder, self.config()?, self.console)?)
+                RepeatedTraining::resumed(folder, self.config()?, self.console)
             }
             (None, Some((kind, count))) => {
-                Some(RepeatedTraining::new(kind, count, self.config()?, self.run.clone(), self.console)?)
+                RepeatedTraining::new(kind, count, self.config()?, self.run.clone(), self.console)
             }
-            _ => None,
-        })
+            _ => return Ok(None),
+        };
+        repeated.map(Some)
     }
 
     pub(crate) fn run(&self) -> Outcome<Ending> {
@@ -206,11 +207,9 @@ impl Train {
         let (console, unit) = (self.console, show::sign(*unit));
         let epoch = report.best.map_or(0, |best| best.epoch);
         console.more("")?;
-        let (value, epochs, precision) =
-            (percent * value, report.epochs, computed_in(config.training.precision));
-        console.result(format!(
-            "held-out {metric}: {value:.2}{unit}, best epoch {epoch} of {epochs}{precision}"
-        ))?;
+        let (value, precision) = (percent * value, computed_in(config.training.precision));
+        let epochs = format!("{epoch} of {}", report.epochs);
+        console.result(format!("held-out {metric}: {value:.2}{unit}, best epoch {epochs}{precision}"))?;
         if let (Some((scored, _)), false) = (held, console.quiet) {
             show::print(scored, console)?;
         }
@@ -229,10 +228,8 @@ impl Train {
         let shown: Vec<&Case> = held_out.cases.iter().take(3).collect();
         let texts: Vec<&str> = shown.iter().map(|case| case.text.as_str()).collect();
         if !shown.is_empty() {
-            console.more(format!(
-                "\nthe first {} held-out texts, each with its answer below it:",
-                shown.len()
-            ))?;
+            let count = shown.len();
+            console.more(format!("\nthe first {count} held-out texts, each with its answer below it:"))?;
         }
         for (case, answer) in shown.iter().zip(model.predict(&texts)?) {
             let truth = match (&case.truth, &answer) {
@@ -265,10 +262,8 @@ impl Train {
         ranks::shares(report).map_or(Ok(()), |shares| console.more(shares))?;
         let at = word(folder);
         let ask = if model.task().continues_texts() { "generate" } else { "predict" };
-        console.more(format!(
-            "report:  {}\nask it:  unpadded {ask} {at}",
-            text_of_path(folder.join("report.html"))
-        ))?;
+        let page = text_of_path(folder.join("report.html"));
+        console.more(format!("report:  {page}\nask it:  unpadded {ask} {at}"))?;
         console.object(|| {
             let test = tested.and_then(|(scored, _)| scored.get(metric));
             json!({

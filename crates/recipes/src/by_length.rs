@@ -53,11 +53,9 @@ impl ByLength {
 
     /// Returns the ranges that contain texts; the range of the shortest texts is first.
     pub fn ranges(&self) -> Vec<LengthRange> {
-        let one = |(&from, &(texts, sum, count)): (&usize, &(u64, f64, f64))| LengthRange {
-            from,
-            to: range(from).1,
-            texts,
-            value: if count > 0.0 { sum / count } else { f64::NAN },
+        let one = |(&from, &(texts, sum, count)): (&usize, &(u64, f64, f64))| {
+            let value = if count > 0.0 { sum / count } else { f64::NAN };
+            LengthRange { from, to: range(from).1, texts, value }
         };
         self.sums.iter().map(one).collect()
     }

@@ -124,10 +124,8 @@ mod tests {
             let config = Config::new(task);
             config.check()?;
             let commented = config.commented();
-            assert!(
-                Config::keys(task).all(|key| commented.contains(&format!("{} =", key.name))),
-                "{commented}"
-            );
+            let has = |key: SettingKey| commented.contains(&format!("{} =", key.name));
+            assert!(Config::keys(task).all(has), "{commented}");
         }
         Ok(())
     }
@@ -154,22 +152,21 @@ mod tests {
     #[test]
     fn mistakes_say_what_was_meant() {
         let mut config = Config::new(Task::Classify);
-        let mut said = |name: &str, value: Value| config.set(name, &value).unwrap_err().to_string();
-        assert!(
-            said("model.hiden", Value::Int(1))
-                .contains("expected a known setting, perhaps `model.hidden`, got `model.hiden`")
-        );
-        assert!(said("hidden", Value::Int(1)).contains("expected a known setting, perhaps `model.hidden`"));
-        assert!(said("zzz", Value::Int(1)).contains("expected one of `task`, `seed`"));
-        assert!(
-            said("model.hidden", Value::Text("x".into()))
-                .contains("expected a whole number from 0 on, got \"x\"")
-        );
-        assert!(said("model.hidden", Value::Int(-1)).contains("expected a whole number from 0 on, got -1"));
-        assert!(
-            said("model.cell", Value::Text("lsmt".into())).contains("expected one of `lstm`, `gru`, `rnn`")
-        );
-        assert!(said("model.dropout", Value::Float(f64::NAN)).contains("expected a number, got NaN"));
+        for (name, value, expected) in [
+            (
+                "model.hiden",
+                Value::Int(1),
+                "expected a known setting, perhaps `model.hidden`, got `model.hiden`",
+            ),
+            ("hidden", Value::Int(1), "expected a known setting, perhaps `model.hidden`"),
+            ("zzz", Value::Int(1), "expected one of `task`, `seed`"),
+            ("model.hidden", Value::Text("x".into()), "expected a whole number from 0 on, got \"x\""),
+            ("model.hidden", Value::Int(-1), "expected a whole number from 0 on, got -1"),
+            ("model.cell", Value::Text("lsmt".into()), "expected one of `lstm`, `gru`, `rnn`"),
+            ("model.dropout", Value::Float(f64::NAN), "expected a number, got NaN"),
+        ] {
+            assert!(config.set(name, &value).unwrap_err().to_string().contains(expected), "{name}");
+        }
         config.model.dropout = 1.0;
         assert!(config.check().unwrap_err().to_string().contains("model.dropout: expected a share"));
     }

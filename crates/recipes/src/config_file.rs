@@ -78,10 +78,8 @@ impl Space {
         let text = format!("{}\n[space]\n{}", config.to_toml(), Self::lines(config.run.task));
         let space = parse("space", &text).at_caller()?.1.unwrap_or_default();
         let train = config.data.train.as_ref().filter(|_| config.run.task == Task::Classify);
-        let of_rows = train
-            .map(|train| rows::are_meant(config, &unpadded_text::path_of_text(train)))
-            .transpose()
-            .at_caller()?;
+        let of_rows = train.map(|train| rows::are_meant(config, &unpadded_text::path_of_text(train)));
+        let of_rows = of_rows.transpose().at_caller()?;
         let of_words = |name: &str| name.starts_with("text.") || WORDS.contains(&name);
         let decided = |name: &str| match config.training.from {
             _ if of_rows == Some(true) && of_words(name) => true,
@@ -299,10 +297,8 @@ mod tests {
         config.data.train =
             Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets/clicks/train.libsvm").into());
         let of_rows = Space::of(&config)?;
-        assert!(
-            of_rows.names().all(|name| !name.starts_with("text.") && !WORDS.contains(&name)),
-            "{of_rows}"
-        );
+        let of_words = |name: &str| name.starts_with("text.") || WORDS.contains(&name);
+        assert!(!of_rows.names().any(of_words), "{of_rows}");
         assert!(of_rows.names().any(|name| name == "model.hidden"), "{of_rows}");
         config.data.train = None;
         config.training.from = Some("run".into());
@@ -411,25 +407,19 @@ mod tests {
             assert!(said.contains(expected), "{said}");
         }
         let said = wrong("[train]\ntrain = \"a.tsv\"\n");
-        assert!(
-            said.contains("got `[train]`; `data.train` is a setting: write `train = …` below `[data]`"),
-            "{said}"
-        );
+        let expected = "got `[train]`; `data.train` is a setting: write `train = …` below `[data]`";
+        assert!(said.contains(expected), "{said}");
         let said = wrong("[model\n");
         assert!(said.starts_with("run.toml:1: expected TOML, got "), "{said}");
         assert!(wrong("task = \"clasify\"").contains("run.toml:1: task: expected one of `classify`"));
         let said = wrong("[data]\ntext = []\n");
         assert!(said.contains("run.toml:2: data.text: expected at least one column, got []"), "{said}");
-        assert_eq!(
-            Value::list("[1, \"b\", 2.50]"),
-            Some(Value::List(vec!["1".into(), "b".into(), "2.50".into()]))
-        );
+        let list = Value::List(vec!["1".into(), "b".into(), "2.50".into()]);
+        assert_eq!(Value::list("[1, \"b\", 2.50]"), Some(list));
         assert!(wrong("\n[model]\ndropout = 1.5").contains("run.toml:3: model.dropout: expected a share"));
         assert!(wrong("seed = [true]").contains("run.toml:1: seed: expected a number, a text"));
         let error = Config::load("no such file.toml").unwrap_err().to_string();
-        assert!(
-            error.starts_with("config `no such file.toml`: expected a file that can be read, got"),
-            "{error}"
-        );
+        let expected = "config `no such file.toml`: expected a file that can be read, got";
+        assert!(error.starts_with(expected), "{error}");
     }
 }

@@ -31,14 +31,11 @@ impl<'a> Encoder<'a> {
         characters: Option<usize>,
         below: Option<&ModelConfig>,
     ) -> Self {
-        let table = net::table(words, net::WORDS, config);
-        Self {
-            model: &config.model,
-            words: net.layer(table),
-            below: below.map_or_else(Vec::new, |model| Layers::of_lm(net, model)),
-            spelling: characters.map(|characters| spelling(net, characters)),
-            layers: Layers::new(net, &config.model),
-        }
+        // The order of these lines is the order of the parameters.
+        let words = net.layer(net::table(words, net::WORDS, config));
+        let below = below.map_or_else(Vec::new, |model| Layers::of_lm(net, model));
+        let spelling = characters.map(|characters| spelling(net, characters));
+        Self { model: &config.model, words, below, spelling, layers: Layers::new(net, &config.model) }
     }
 
     /// Adds the feeds, of words with `levels` LoD levels. Returns the feed of the words, and their features, a row per word.

@@ -91,6 +91,10 @@ pub struct ScoreRow {
 }
 
 impl ScoreRow {
+    pub(super) fn new(name: impl Into<String>, [right, found, support]: [u64; 3]) -> Self {
+        Self { name: name.into(), right, found, support }
+    }
+
     fn counts(&self) -> Counts {
         Counts { hits: self.right as f64, labels: self.support as f64, guesses: self.found as f64 }
     }
@@ -277,11 +281,9 @@ impl ScoreSums {
         let total = sample.total(columns);
         let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
-            name,
-            value: of.value(&total),
-            unit,
-            interval,
+        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| {
+            let value = of.value(&total);
+            Figure { name, value, unit, interval }
         };
         let scored = Evaluation {
             headline: figures.first().map_or("", |(name, ..)| name),
@@ -376,8 +378,7 @@ impl Tally {
     }
 
     pub(super) fn rows(&self) -> Vec<ScoreRow> {
-        let row = |name: &String| ScoreRow { name: name.clone(), right: 0, found: 0, support: 0 };
-        let mut rows: Vec<ScoreRow> = self.names.iter().map(row).collect();
+        let mut rows: Vec<_> = self.names.iter().map(|name| ScoreRow::new(name, [0; 3])).collect();
         let unseen: Vec<usize> = self.unseen.values().map(|(number, _)| *number).collect();
         for (&(truth, found), &count) in &self.cells {
             if let Some(row) = rows.get_mut(truth) {
@@ -393,10 +394,9 @@ impl Tally {
 
     pub(super) fn confusion(&self) -> Confusion {
         let name = |number: usize| self.names.get(number).cloned().unwrap_or_default();
-        let cell = |(&(truth, found), &count): (&(usize, usize), &u64)| ConfusionCount {
-            truth: name(truth),
-            found: name(found),
-            count,
+        let cell = |(&(truth, found), &count): (&(usize, usize), &u64)| {
+            let [truth, found] = [truth, found].map(name);
+            ConfusionCount { truth, found, count }
         };
         Confusion { of: self.what, cells: self.cells.iter().map(cell).collect() }
     }
@@ -471,13 +471,10 @@ impl TranslatedText {
     pub fn new(source: &str, references: &[&str], found: &str) -> Self {
         let mut chrf = ChrF::default();
         chrf.texts_of_several(found, references);
-        Self {
-            source: source.to_owned(),
-            references: references.iter().map(|&text| text.to_owned()).collect(),
-            found: found.to_owned(),
-            exact: references.iter().any(|text| text.split_whitespace().eq(found.split_whitespace())),
-            chrf: chrf.value(),
-        }
+        let exact = references.iter().any(|text| text.split_whitespace().eq(found.split_whitespace()));
+        let references = references.iter().map(|&text| text.to_owned()).collect();
+        let (source, found, chrf) = (source.to_owned(), found.to_owned(), chrf.value());
+        Self { source, references, found, exact, chrf }
     }
 }
 

@@ -86,10 +86,7 @@ fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optim
         ($optimizer:expr) => {{
             let optimizer =
                 $optimizer.lazy().clip_global_norm(training.clip).schedule(schedule(training, steps));
-            let optimizer = match training.weight_decay {
-                Some(decay) => optimizer.weight_decay(decay),
-                None => optimizer,
-            };
+            let optimizer = training.weight_decay.iter().fold(optimizer, |of, &decay| of.weight_decay(decay));
             let optimizer = groups.into_iter().fold(optimizer, |optimizer, group| optimizer.group(group));
             let frozen = Group::of([TABLE]).rate(0.0).weight_decay(0.0);
             match config.text.freeze {

@@ -80,6 +80,8 @@ impl RecordCounts {
     }
 }
 
+pub(super) type Within<'a> = (&'a Config, DataMemory);
+pub(super) type DevTexts<R> = Result<(Texts<R>, Option<String>)>;
 pub(super) type FirstRecords<'a, R> = &'a dyn Fn(usize) -> Result<Vec<R>>;
 
 /// The counts of a task, from which its vocabularies are made: one pass over the records, before the network is built.
@@ -93,20 +95,12 @@ pub(super) trait TaskSurvey<'a>: Sized {
         Ok(one_in(config))
     }
 
-    fn open(
-        path: &Path,
-        within: (&Config, DataMemory),
-        options: &ReadOptions,
-    ) -> Result<Texts<Self::Record>> {
+    fn open(path: &Path, within: Within<'_>, options: &ReadOptions) -> Result<Texts<Self::Record>> {
         Texts::open(path, within, options)
     }
 
     /// Opens `data.dev` as the training records were read; also returns a line about what is left out.
-    fn open_dev(
-        train: &Texts<Self::Record>,
-        path: &Path,
-        within: (&Config, DataMemory),
-    ) -> Result<(Texts<Self::Record>, Option<String>)> {
+    fn open_dev(train: &Texts<Self::Record>, path: &Path, within: Within<'_>) -> DevTexts<Self::Record> {
         Ok((Texts::open(path, within, &train.options().clone().phrases(false))?, None))
     }
 

@@ -20,7 +20,9 @@ use super::evaluation::{EachOutcome, Evaluation};
 use super::labels::{self, LABELS, PROBABILITIES};
 use super::net;
 use super::portions::{self, EachClass, Portion, RecordAnswers};
-use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
+use super::prepare::{
+    DevTexts, FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, Within, prepare,
+};
 use super::recipe::{AnsweringModel, Preview, RecordModel, TestFile};
 use super::sections::DecodingConfig;
 use super::started::{Origin, Table};
@@ -192,11 +194,7 @@ impl<'a> TaskSurvey<'a> for RowSurvey<'a> {
         Err(Error::new("data.train", expected, "none: no rows come with the program"))
     }
 
-    fn open(
-        path: &Path,
-        (_, memory): (&Config, DataMemory),
-        options: &ReadOptions,
-    ) -> Result<Texts<LabelledRow>> {
+    fn open(path: &Path, (_, memory): Within<'_>, options: &ReadOptions) -> Result<Texts<LabelledRow>> {
         let all = within(path, options, memory)?;
         let columns = all.columns();
         all.classes()?;
@@ -214,11 +212,7 @@ impl<'a> TaskSurvey<'a> for RowSurvey<'a> {
         Ok(Texts::Held(all))
     }
 
-    fn open_dev(
-        train: &Texts<LabelledRow>,
-        path: &Path,
-        (_, memory): (&Config, DataMemory),
-    ) -> Result<(Texts<LabelledRow>, Option<String>)> {
+    fn open_dev(train: &Texts<LabelledRow>, path: &Path, (_, memory): Within<'_>) -> DevTexts<LabelledRow> {
         let (dev, dropped) = fitting(path, held(train)?.columns(), train.options(), memory)?;
         Ok((Texts::Held(dev), dropped))
     }

@@ -20,15 +20,15 @@ use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
 use super::labels::trained_id;
 use super::portions::{self, EachClass, Portion, RecordAnswers};
-use super::prepare::{FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, prepare};
+use super::prepare::{
+    DevTexts, FirstRecords, RecordCounts, TaskNetwork, TaskSurvey, TrainingTexts, Within, prepare,
+};
 use super::recipe::{AnsweringModel, Preview, RecordCheck, RecordModel, TestFile};
 use super::sections::{DecodingConfig, ModelConfig};
 use super::started::{Origin, Table};
 use super::tag_scores::{FoundTags, TagScores};
 use super::texts::{Texts, add_characters};
-use super::training::{
-    Case, Column, DataMemory, Paths, Preparation, READ_AS, Truth, options_of, read_as, refuse_texts,
-};
+use super::training::{Case, Column, Paths, Preparation, READ_AS, Truth, options_of, read_as, refuse_texts};
 use super::vote::Voters;
 use super::{embedded, net};
 
@@ -213,11 +213,7 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
     }
 
     /// If the tags of `data.dev` are of another scheme, they are converted to the scheme of the training texts.
-    fn open_dev(
-        train: &Texts<TaggedText>,
-        path: &Path,
-        within: (&Config, DataMemory),
-    ) -> Result<(Texts<TaggedText>, Option<String>)> {
+    fn open_dev(train: &Texts<TaggedText>, path: &Path, within: Within<'_>) -> DevTexts<TaggedText> {
         let mut texts = Texts::open(path, within, train.options())?;
         if let (Err(_), Ok(of_train)) = (scheme_of(&[&**train, &*texts]), scheme_of(&[&**train])) {
             texts = Texts::open(path, within, &train.options().clone().tagging(of_train))?;

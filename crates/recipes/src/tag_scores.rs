@@ -58,17 +58,12 @@ impl<'a> TagScores<'a> {
             Ok(Some(_)) if tags.count(id) == 0 => format!("{tag}{UNTRAINED}"),
             _ => tag.to_owned(),
         };
-        Ok(Self {
-            tags,
-            tagging: tagging.clone(),
-            guesses: standard.tokens().zip(0..).map(guess).collect(),
-            standard,
-            others: HashMap::new(),
-            of_tags: Tally::new("tag", tags.tokens()),
-            labels: labels.map(|labels| (labels, Tally::new("label", labels.tokens()))),
-            types: Default::default(),
-            sums: ScoreSums::new(ByLength::new("wrong tags", Unit::Share).by("length in words")),
-        })
+        let guesses = standard.tokens().zip(0..).map(guess).collect();
+        let labels = labels.map(|labels| (labels, Tally::new("label", labels.tokens())));
+        let sums = ScoreSums::new(ByLength::new("wrong tags", Unit::Share).by("length in words"));
+        let (of_tags, tagging) = (Tally::new("tag", tags.tokens()), tagging.clone());
+        let (others, types) = Default::default();
+        Ok(Self { tags, tagging, standard, others, guesses, of_tags, labels, types, sums })
     }
 
     /// Scores a text; `number` is the position of the text in the file, counted from 1.
@@ -173,16 +168,8 @@ impl<'a> TagScores<'a> {
             scored.tables.push(ScoreTable { of: "tag", rows });
         } else {
             let named = ["chunk type", "chunk type, strict"].into_iter().zip(types);
-            let row = |(name, [right, found, there]): (String, [f64; 3])| ScoreRow {
-                name,
-                right: right as u64,
-                found: found as u64,
-                support: there as u64,
-            };
-            let table = |(of, types): (&'static str, BTreeMap<_, _>)| ScoreTable {
-                of,
-                rows: types.into_iter().map(row).collect(),
-            };
+            let row = |(name, counts): (String, [f64; 3])| ScoreRow::new(name, counts.map(|x| x as u64));
+            let table = |(of, types)| ScoreTable { of, rows: BTreeMap::into_iter(types).map(row).collect() };
             scored.tables.extend(named.map(table));
         }
         if let Some((_, tally)) = labels.filter(|_| total[LABELS + 1] > 0.0) {
@@ -260,10 +247,7 @@ mod tests {
     fn a_tag_of_no_scheme_is_wrong() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER"]).unwrap();
         let scored = scored(&tags, &tagging("IOB2"), &[("PERSON O B-PER", "O O B-PER", "")]);
-        assert_eq!(
-            (scored.get("chunk F1"), scored.get("token accuracy")),
-            (Some(2.0 / 3.0), Some(2.0 / 3.0))
-        );
+        assert_eq!(["chunk F1", "token accuracy"].map(|name| scored.get(name)), [Some(2.0 / 3.0); 2]);
         assert_eq!(scored.get("label accuracy"), None);
     }
 

@@ -37,16 +37,9 @@ impl TextScores {
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
         let by_length = if spoken { "phoneme error rate" } else { "chrF" };
-        Self {
-            spoken,
-            whitespace,
-            several: [usize::MAX, 0],
-            references: 0,
-            longest: 0,
-            sums: ScoreSums::new(ByLength::new(by_length, Unit::Share)),
-            cut: source.clone(),
-            examples: Examples::default(),
-        }
+        let sums = ScoreSums::new(ByLength::new(by_length, Unit::Share));
+        let (cut, examples, several) = (source.clone(), Examples::default(), [usize::MAX, 0]);
+        Self { spoken, whitespace, several, references: 0, longest: 0, sums, cut, examples }
     }
 
     pub(super) fn add(&mut self, source: &str, references: &[&str], found: &str, each: EachOutcome<'_>) {
@@ -90,15 +83,11 @@ impl TextScores {
         const BLEU_OF: NamedFigure = ("BLEU", Unit::Share, FigureFn::Of(bleu));
         const CHRF_OF: NamedFigure = ("chrF", Unit::Share, FigureFn::Of(chrf));
         const EXACT_OF: NamedFigure = ("exact match", Unit::Share, FigureFn::Share(EXACT, EXACT + 1));
+        let of_edits = |name| (name, Unit::Share, FigureFn::Of(edits));
+        let wrong = ("word error rate", Unit::Share, FigureFn::Share(WRONG, EXACT + 1));
         let mut figures: Vec<NamedFigure> = match self.spoken {
-            true => vec![
-                ("phoneme error rate", Unit::Share, FigureFn::Of(edits)),
-                ("word error rate", Unit::Share, FigureFn::Share(WRONG, EXACT + 1)),
-                EXACT_OF,
-                BLEU_OF,
-                CHRF_OF,
-            ],
-            false => vec![BLEU_OF, CHRF_OF, ("word error rate", Unit::Share, FigureFn::Of(edits)), EXACT_OF],
+            true => vec![of_edits("phoneme error rate"), wrong, EXACT_OF, BLEU_OF, CHRF_OF],
+            false => vec![BLEU_OF, CHRF_OF, of_edits("word error rate"), EXACT_OF],
         };
         // Without a pair of words in the references, BLEU is only smoothing.
         let has_bleu = self.longest != 1;
@@ -175,14 +164,11 @@ mod tests {
         let scored = scores.end();
         assert!((100.0 * scored.get("BLEU").unwrap() - 49.35808034168741).abs() < 1e-9, "{scored:?}");
         // The texts have 1, 0, 3, 2, 3, 2, 1, 1 edits; their references 6, 5, 4, 2, 7, 4, 2, 1 words; one is exact.
-        assert_eq!(
-            (scored.get("word error rate"), scored.get("exact match")),
-            (Some(13.0 / 31.0), Some(0.125))
-        );
+        let rates = ["word error rate", "exact match"].map(|name| scored.get(name));
+        assert_eq!(rates, [Some(13.0 / 31.0), Some(0.125)]);
         assert_eq!((seen, scored.headline), (8, "BLEU"));
-        assert!(
-            scored.signatures[0].starts_with("BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
-        );
+        let signature = "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:";
+        assert!(scored.signatures[0].starts_with(signature));
         let interval = scored.headline().unwrap().interval.unwrap();
         assert!(interval[0] < 0.4936 && interval[1] > 0.4936, "{interval:?}");
     }
@@ -195,10 +181,8 @@ mod tests {
             scores.add("x", &["hund"], "hund", &mut |_| ());
             scores.add("y", &[reference], "katz", &mut |_| ());
             let scored = scores.end();
-            assert_eq!(
-                (scored.headline, scored.signatures.len()),
-                if has_bleu { ("BLEU", 2) } else { ("chrF", 1) }
-            );
+            let expected = if has_bleu { ("BLEU", 2) } else { ("chrF", 1) };
+            assert_eq!((scored.headline, scored.signatures.len()), expected);
             assert_eq!(scored.get("BLEU").is_some(), has_bleu);
             assert_eq!(scored.notes.iter().any(|note| note.contains("BLEU is left out")), !has_bleu);
         }
@@ -224,10 +208,8 @@ mod tests {
         scores.add("cat", &["K AE T"], "K AA T", &mut |_| ());
         scores.add("read", &["R IY D", "R EH D"], "R EH D", &mut |_| ());
         let scored = scores.end();
-        assert_eq!(
-            (scored.headline, scored.get("phoneme error rate")),
-            ("phoneme error rate", Some(1.0 / 6.0))
-        );
+        assert_eq!(scored.headline, "phoneme error rate");
+        assert_eq!(scored.get("phoneme error rate"), Some(1.0 / 6.0));
         assert_eq!((scored.get("word error rate"), scored.get("exact match")), (Some(0.5), Some(0.5)));
         assert!(scored.signatures[0].contains("|nrefs:var|") && scored.signatures[0].contains("|tok:none|"));
     }

@@ -45,10 +45,8 @@ impl Weigher {
         if checkpoint.notes.get(TASK).map(String::as_str) != Some(Task::Classify.name()) {
             return Err(wrong("a checkpoint of another task"));
         }
-        let config = checkpoint
-            .notes
-            .get(CONFIG)
-            .map_or_else(|| Ok(Config::default()), |config| Config::from_toml(config))?;
+        let config = checkpoint.notes.get(CONFIG).map(|config| Config::from_toml(config));
+        let config = config.transpose()?.unwrap_or_default();
         let Checkpoint { program, mut tensors, mut best, mut vocabularies, metrics, notes, .. } = checkpoint;
         let mut known =
             |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("a checkpoint without vocabularies"));
@@ -75,16 +73,13 @@ impl Weigher {
         let mut vectors = Vec::new();
         for name in [FIRST[0], SECOND[0]].into_iter().filter(|name| reader.feeds().contains(name)) {
             let words = feed(name)?;
-            let looked_up = program.ops().find(|op| {
-                op.kind == "embedding" && op.role == Role::Forward && op.reads().any(|var| var == words)
-            });
-            let of_text = looked_up
-                .and_then(|op| op.writes().next())
-                .ok_or_else(|| wrong("a checkpoint without word vectors"))?;
-            let gradient = *gradients
-                .get(&of_text)
-                .ok_or_else(|| wrong("a checkpoint whose word vectors have no gradient"))?;
-            vectors.push([of_text, gradient]);
+            let mut lookups = program.ops().filter(|op| op.kind == "embedding" && op.role == Role::Forward);
+            let of_text =
+                lookups.find(|op| op.reads().any(|var| var == words)).and_then(|op| op.writes().next());
+            let of_text = of_text.ok_or_else(|| wrong("a checkpoint without word vectors"))?;
+            let gradient = gradients.get(&of_text).copied();
+            let none = || wrong("a checkpoint whose word vectors have no gradient");
+            vectors.push([of_text, gradient.ok_or_else(none)?]);
         }
         let mut scope = Scope::new();
         let persistent: Vec<String> =
@@ -94,14 +89,8 @@ impl Weigher {
                 scope.set_of(&program, &name, value)?;
             }
         }
-        Ok(Self {
-            executor: Executor::new(&program, &registry, &vectors.concat(), threads)?,
-            scope,
-            reader,
-            labels,
-            program,
-            vectors,
-        })
+        let executor = Executor::new(&program, &registry, &vectors.concat(), threads)?;
+        Ok(Self { executor, scope, reader, labels, program, vectors })
     }
 
     /// Returns the words of each column of a text, each with its contribution to the probability of `label`. The last column
@@ -120,8 +109,8 @@ impl Weigher {
             return Ok(vec![Vec::new(); columns.len()]);
         }
         let mut values = self.reader.batch(&[text])?;
-        values
-            .push((LABEL.to_owned(), Variable::dense(unpadded::ndarray::array![self.labels.lookup(label)?])));
+        let label = unpadded::ndarray::array![self.labels.lookup(label)?];
+        values.push((LABEL.to_owned(), Variable::dense(label)));
         let feeds: Vec<(VarId, &Variable)> =
             values.iter().filter_map(|(name, value)| Some((self.program.find(name)?, value))).collect();
         let run = Run::infer(&feeds).until(Stage::Gradients);

@@ -10,26 +10,22 @@ fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
     object.get(name).ok_or_else(|| format!("expected a field `{name}`, got none").into())
 }
 
-fn text(object: &Value, name: &str) -> Outcome<String> {
+fn parsed<T>(object: &Value, name: &str, of: &str, parse: impl Fn(&Value) -> Option<T>) -> Outcome<T> {
     let found = field(object, name)?;
-    let text = found.as_str().map(str::to_owned);
-    text.ok_or_else(|| format!("field `{name}`: expected a string, got {found}").into())
+    parse(found).ok_or_else(|| format!("field `{name}`: expected {of}, got {found}").into())
+}
+
+fn text(object: &Value, name: &str) -> Outcome<String> {
+    parsed(object, name, "a string", |found| found.as_str().map(str::to_owned))
 }
 
 /// Parses a number; null becomes NaN, which JSON cannot represent.
 fn number(object: &Value, name: &str) -> Outcome<f64> {
-    let found = field(object, name)?;
-    match found.is_null() {
-        true => Ok(f64::NAN),
-        false => {
-            found.as_f64().ok_or_else(|| format!("field `{name}`: expected a number, got {found}").into())
-        }
-    }
+    parsed(object, name, "a number", |found| if found.is_null() { Some(f64::NAN) } else { found.as_f64() })
 }
 
 fn whole(object: &Value, name: &str) -> Outcome<u64> {
-    let found = field(object, name)?;
-    found.as_u64().ok_or_else(|| format!("field `{name}`: expected a whole number, got {found}").into())
+    parsed(object, name, "a whole number", Value::as_u64)
 }
 
 /// Returns the entries of a list field; empty if the field is missing, as in files of older versions.
@@ -51,8 +47,7 @@ impl TestScores {
         let shares = texts(object, "shares");
         let all = field(object, "scores")?;
         let figures = entries(object, "scores").map(|(name, _)| {
-            let interval = object.get("intervals").map_or(&[][..], |all| list(all, name));
-            let interval = match interval {
+            let interval = match object.get("intervals").map_or(&[][..], |all| list(all, name)) {
                 [low, high] => low.as_f64().zip(high.as_f64()).map(|(low, high)| [low, high]),
                 _ => None,
             };
@@ -61,16 +56,15 @@ impl TestScores {
         });
         let counts =
             entries(object, "counts").filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)));
-        let tables = entries(object, "tables").map(|(of, _)| {
-            let rows = object.get("tables").map_or(&[][..], |tables| list(tables, of)).iter();
+        let tables = entries(object, "tables").map(|(of, rows)| {
+            let rows = rows.as_array().into_iter().flatten();
             let mut rows = rows.map(class).collect::<Outcome<Vec<_>>>()?;
             rows.sort_by_key(|row| std::cmp::Reverse(row.support));
             Ok(ClassTable { of: of.clone(), rows })
         });
-        let confusions = entries(object, "confusions").map(|(of, _)| {
-            let cells = object.get("confusions").map_or(&[][..], |all| list(all, of)).iter();
+        let confusions = entries(object, "confusions").map(|(of, cells)| {
             let mut confusion = Confusion::new(of);
-            for cell in cells {
+            for cell in cells.as_array().into_iter().flatten() {
                 confusion.add(&text(cell, "truth")?, &text(cell, "found")?, whole(cell, "count")?);
             }
             Ok(confusion)

@@ -193,10 +193,8 @@ mod tests {
     #[test]
     fn long_text_is_cut_and_says_by_how_much() {
         assert_eq!(cut("abc", 3), "abc");
-        assert_eq!(
-            cut(&"ä".repeat(1_300), 60),
-            "ä".repeat(60) + "<span class=\"cut\">… 1,240 more characters</span>"
-        );
+        let expected = "ä".repeat(60) + "<span class=\"cut\">… 1,240 more characters</span>";
+        assert_eq!(cut(&"ä".repeat(1_300), 60), expected);
         assert!(cut(&"👩‍👩‍👧".repeat(9), 2).starts_with("👩<span"), "no joiner without what it joins");
         assert_eq!(brief("a\nbcd", 4), "a b…");
         assert_eq!(brief("a<b", 4), "a&lt;b");
@@ -204,22 +202,15 @@ mod tests {
 
     #[test]
     fn numbers_are_short() {
-        let told =
-            [0.0, 0.42171, -0.5, 13.2549, 1234.56, 3.2e-5, -1e-9, f64::NAN, f64::INFINITY, 99.999, 1e300]
-                .map(number);
-        assert_eq!(
-            told,
-            ["0", "0.4217", "−0.5", "13.25", "1,235", "3.2e−5", "−1e−9", "NaN", "∞", "100", "1.000e300"]
-        );
+        let values =
+            [0.0, 0.42171, -0.5, 13.2549, 1234.56, 3.2e-5, -1e-9, f64::NAN, f64::INFINITY, 99.999, 1e300];
+        let told = "0|0.4217|−0.5|13.25|1,235|3.2e−5|−1e−9|NaN|∞|100|1.000e300";
+        assert_eq!(values.map(number).join("|"), told);
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        assert_eq!(
-            [0.0, 0.0001, 0.034, 0.375, 0.9996, 1.0].map(percent).join("|").replace('\u{a0}', " "),
-            "0 %|&lt; 0.1 %|3.4 %|37.5 %|100.0 %|100 %"
-        );
-        assert_eq!(
-            [0.0005, 0.001, -0.25, 0.0, 300.0, 1e-6].map(tick),
-            ["0.0005", "0.001", "−0.25", "0", "300", "1e−6"]
-        );
+        let told = [0.0, 0.0001, 0.034, 0.375, 0.9996, 1.0].map(percent).join("|").replace('\u{a0}', " ");
+        assert_eq!(told, "0 %|&lt; 0.1 %|3.4 %|37.5 %|100.0 %|100 %");
+        let told = [0.0005, 0.001, -0.25, 0.0, 300.0, 1e-6].map(tick).join("|");
+        assert_eq!(told, "0.0005|0.001|−0.25|0|300|1e−6");
         let told = [2e-5, 0.0123, 4.21, 59.99, 200.0, 7_500.0].map(seconds).join("|").replace('\u{a0}', " ");
         assert_eq!(told, "20 µs|12.3 ms|4.2 s|1 min 0 s|3 min 20 s|2 h 5 min");
     }

@@ -168,10 +168,8 @@ mod tests {
 
     #[test]
     fn the_best_third_goes_on() {
-        assert_eq!(
-            [1, 2, 8, 15, 30].map(rungs),
-            [vec![1], vec![1, 2], vec![1, 3, 8], vec![2, 5, 15], vec![3, 10, 30]]
-        );
+        let expected = [vec![1], vec![1, 2], vec![1, 3, 8], vec![2, 5, 15], vec![3, 10, 30]];
+        assert_eq!([1, 2, 8, 15, 30].map(rungs), expected);
         let mut state = search(1e6, Some(9));
         let steps = made(&mut state);
         assert!(steps.starts_with(&[Step::Draw; 9]) && steps.get(9) == Some(&Step::Train(0, 2)), "{steps:?}");
@@ -194,11 +192,8 @@ mod tests {
         // The budget is less than one training: the best of a few trials is trained until the time is used.
         let mut state = search(20.0, None);
         made(&mut state);
-        assert!(
-            state.trials.len() > 1 && state.trials.iter().any(|trial| trial.rungs == 2),
-            "{:?}",
-            state.trials
-        );
+        let trials = &state.trials;
+        assert!(trials.len() > 1 && trials.iter().any(|trial| trial.rungs == 2), "{trials:?}");
     }
 
     #[test]

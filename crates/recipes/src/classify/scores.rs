@@ -82,12 +82,8 @@ impl<'a> LabelSets<'a> {
             ("micro F1", Unit::Share, FigureFn::Of(f1_of)),
             ("exact match", Unit::Share, FigureFn::Share(EXACT, SETS)),
         ];
-        let row = |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow {
-            name: name.to_owned(),
-            right,
-            found,
-            support,
-        };
+        let row =
+            |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow::new(name, [right, found, support]);
         let rows = sorted(self.labels.tokens().zip(self.rows).map(row).collect());
         let few = self.labels.len() <= MOST_LABELS;
         Evaluation { bare: self.bare, ..self.sums.end_by_label(&figures, few, rows, self.unseen) }
