@@ -9,7 +9,7 @@ use unpadded_recipes::Model;
 use super::outcome::{Outcome, UsageError, bad, word};
 use super::{run, terminal};
 
-/// Joins the models of runs into one model; a folder of `train --seeds` or `--folds` stands for all its runs.
+/// Joins the models of runs into one model; a folder of `train --seeds` or `--folds` means all its runs.
 pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     let mut runs = Vec::new();
     for path in paths {
