@@ -13,7 +13,7 @@ use super::on_file::{OnFile, answers, unanswered};
 use super::outcome::{Ending, Outcome, UsageError, bad};
 use super::record::record;
 use super::request::whole;
-use super::{terminal, together};
+use super::{init, terminal, together};
 
 /// Output of answers to lines of standard input.
 #[derive(Args)]
@@ -124,7 +124,7 @@ pub(crate) struct Predict {
     #[arg(long, requires = "output")]
     overwrite: bool,
     /// Setting of the config, as decoding.beam=8, or data.text=review for FILE; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = init::path())]
     set: Vec<String>,
     /// Batch size: records or lines answered together
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", default_value_t = AnswerBatch::TEXTS, value_parser = whole::<usize>)]

@@ -57,7 +57,7 @@ struct Texts {
     #[arg(long, value_parser = init::task)]
     task: Option<Task>,
     /// Setting of the config, as text.tokens=characters; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = init::path())]
     set: Vec<String>,
     /// Threads to run on, 0 for one per core [default: as the config sets]
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]

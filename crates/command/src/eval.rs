@@ -41,7 +41,7 @@ pub(crate) struct Eval {
     #[arg(long)]
     ensemble: bool,
     /// Setting of the config for FILE, as data.text=review; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = init::path())]
     set: Vec<String>,
     #[command(flatten)]
     threads: ThreadCount,

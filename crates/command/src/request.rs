@@ -33,7 +33,7 @@ pub(crate) struct TrainingRequest {
     #[arg(long, value_name = "PATH", value_parser = init::path(), requires = "train_source")]
     train_target: Option<String>,
     /// Setting of the config, as model.hidden=256; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = init::path())]
     set: Vec<String>,
     /// Threads to run on, 0 for one per core [default: as the config sets]
     #[arg(long, allow_negative_numbers = true, value_name = "NUMBER", value_parser = whole::<usize>)]

@@ -110,7 +110,7 @@ impl Training<'_> {
             None
         } else {
             // The resumed training may find a better epoch; last.ckpt also contains the best parameters.
-            [best, page, held].iter().for_each(|path| drop(std::fs::remove_file(path)));
+            [best, page, held, test].iter().for_each(|path| drop(std::fs::remove_file(path)));
             folder.write("config.toml", &config.commented())?;
             if !facts.skipped.is_empty() {
                 folder.write(run::SKIPPED, &run::skipped(&facts.skipped))?;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use unpadded::formats::safetensors::{self, Names};
-use unpadded::ops;
+use unpadded::{Program, ops};
 
 use super::memory::megabytes;
 use super::model_choice::ModelChoice;
@@ -20,8 +20,12 @@ struct Renamed {
 }
 
 impl Renamed {
-    fn names(&self) -> Outcome<Names> {
+    fn names(&self, program: &Program) -> Outcome<Names> {
         let mut names = Names::new();
+        // PyTorch has no such parameter; its values stay as they are.
+        if program.vars().any(|(_, var)| var.name.starts_with("untrained.")) {
+            names = names.without("untrained");
+        }
         for flag in &self.rename {
             let Some((ours, theirs)) = flag.split_once('=') else {
                 return bad(format!(
@@ -92,7 +96,8 @@ impl Export {
         if self.int8 {
             return self.quantized();
         }
-        let names = self.renamed.names()?;
+        let checkpoint = self.which.checkpoint()?;
+        let names = self.renamed.names(&checkpoint.program)?;
         fresh(&self.file)?;
         let ending = self.file.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         if ending != "safetensors" {
@@ -102,7 +107,6 @@ impl Export {
                 "{name}: expected a name that ends with `.safetensors`, the format that is written, got another ending or none: `{got}` fits"
             ));
         }
-        let checkpoint = self.which.checkpoint()?;
         written(safetensors::export(&checkpoint, &ops::catalogue(), &names, &self.file))?;
         let mut table = Table::new("", &["parameter", "names in the file"]);
         let rows = names.table(&checkpoint.program).usage()?;
@@ -130,9 +134,9 @@ pub(crate) struct Import {
 
 impl Import {
     pub(crate) fn run(self) -> Outcome<Ending> {
-        let names = self.renamed.names()?;
         fresh(&self.output)?;
         let mut checkpoint = self.which.checkpoint()?;
+        let names = self.renamed.names(&checkpoint.program)?;
         let hint = "`--rename OURS=THEIRS` maps a layer's name to its name in the file";
         safetensors::import(&self.file, &names, &mut checkpoint).map_err(|e| e.noted(hint)).usage()?;
         written(checkpoint.save(&self.output))?;

@@ -3,14 +3,14 @@
 use std::any::TypeId;
 
 use crate::executor::plan::{
-    Access, BufferNeed, CallNeed, EntryTerm, Growth, Home, InnerLevel, Instr, LevelBound, Loop, LoopRows,
-    Needs, OpInstr, PoolNeed, Quantity, Ref, Slot,
+    BufferNeed, CallNeed, EntryTerm, Growth, Home, InnerLevel, Instr, LevelBound, Loop, LoopRows, Needs,
+    OpInstr, PoolNeed, Quantity, Slot,
 };
 use crate::operator::context::OperandPosition;
 use crate::operator::keys::RowKey;
 use crate::operator::{BlockId, CallRoom, CallSlot, Extent, LevelId, MatrixUnit, Pass, Spec, StorageBound};
 use crate::program::Role;
-use crate::tensor::{DType, StorageKind};
+use crate::tensor::StorageKind;
 
 /// Returns the memory needs of the slots, and of the calls and loops in `code`. `moments[i]` is the moment of
 /// instruction `i` of `code`. `keyed` are the blocks whose frames have row keys for instructions outside the block.
@@ -62,19 +62,6 @@ pub(crate) fn needs(
     counting.needs.packed = stores.collect();
     counting.needs.packed.sort_unstable();
     counting.needs
-}
-
-/// Returns the inputs, and the outputs whose gradients, are stored as whole pairs of bf16 numbers.
-fn pairs(slots: &[Slot], call: &OpInstr) -> Vec<CallSlot> {
-    let whole = |position: &OperandPosition| {
-        let &OperandPosition::Dense(at) = position else { return false };
-        let Ref { access: Access::Slot(slot), width, column, .. } = call.reads[at] else { return false };
-        slots[slot].dtype == DType::BF16 && (width | column | slots[slot].width) % 2 == 0
-    };
-    let inputs = call.wiring.inputs.iter().enumerate().map(|(k, of)| (CallSlot::Input(k), of));
-    let gradients = call.wiring.output_gradients.iter().enumerate().map(|(k, of)| (CallSlot::Output(k), of));
-    let all = inputs.chain(gradients).filter(|(_, of)| !of.is_empty() && of.iter().all(whole));
-    all.map(|(slot, _)| slot).collect()
 }
 
 /// Passes the operator of each instruction to `found`, and whether the operator runs step by step. An operator is left
@@ -231,7 +218,7 @@ impl<'p> Counting<'p> {
             rows: Vec::new(),
             stored,
             longest: Vec::new(),
-            pairs: pairs(slots, call),
+            pairs: call.pairs(slots),
         };
         let specs: Vec<&Spec> = call.inputs.iter().chain(&call.outputs).flatten().collect();
         for spec in specs {

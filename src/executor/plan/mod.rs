@@ -20,7 +20,9 @@ use crate::error::{Error, Place};
 use crate::kernels::Assign;
 use crate::operator::context::{OperandPosition, Wiring};
 use crate::operator::levels::MadeLevelIds;
-use crate::operator::{BlockId, Extent, LevelId, Literal, MatrixUnit, Op, Pass, Reach, Spec, VarId};
+use crate::operator::{
+    BlockId, CallSlot, Extent, LevelId, Literal, MatrixUnit, Op, Pass, Reach, Spec, VarId,
+};
 use crate::program::{Program, Role, StepDesc};
 use crate::tensor::{DType, StorageKind};
 
@@ -122,6 +124,20 @@ impl OpInstr {
         let lods = self.inputs.iter().flatten().map(|spec| &spec.lod);
         let (last, above) = lods.rev().max_by_key(|lod| lod.len())?.split_last()?;
         Some((*last, above))
+    }
+
+    /// Returns the inputs, and the outputs whose gradients, are stored as whole pairs of bf16 numbers.
+    pub(crate) fn pairs(&self, slots: &[Slot]) -> Vec<CallSlot> {
+        let whole = |position: &OperandPosition| {
+            let &OperandPosition::Dense(at) = position else { return false };
+            let Ref { access: Access::Slot(slot), width, column, .. } = self.reads[at] else { return false };
+            slots[slot].dtype == DType::BF16 && (width | column | slots[slot].width).is_multiple_of(2)
+        };
+        let inputs = self.wiring.inputs.iter().enumerate().map(|(k, of)| (CallSlot::Input(k), of));
+        let gradients =
+            self.wiring.output_gradients.iter().enumerate().map(|(k, of)| (CallSlot::Output(k), of));
+        let all = inputs.chain(gradients).filter(|(_, of)| !of.is_empty() && of.iter().all(whole));
+        all.map(|(slot, _)| slot).collect()
     }
 
     /// Returns whether the call reads or writes a value that is not dense, such as selected rows.

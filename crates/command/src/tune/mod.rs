@@ -14,7 +14,7 @@ use unpadded::ErrorKind;
 use unpadded::metrics::Better;
 use unpadded::train::{Report, StopReason};
 use unpadded_recipes::{Config, Space, prepare};
-use unpadded_text::text_of_path;
+use unpadded_text::{path_of_text, text_of_path};
 
 use self::schedule::{Step, next, rungs};
 use self::state::{State, Trial};
@@ -187,7 +187,7 @@ impl Tune {
                 "test set: expected none while settings are searched, got `{test}`: the test set must not choose settings; \
                  `unpadded train {} --test {}` scores it at the end",
                 word(path.join("best.toml")),
-                word(test)
+                word(path_of_text(test))
             ));
         }
         Ok((config, space, path))

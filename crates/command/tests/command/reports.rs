@@ -234,26 +234,34 @@ fn an_interrupted_run_has_a_report() {
     place.write("reviews.tsv", &reviews());
     place.write("many.tsv", &reviews().repeat(500));
     let interrupted = |run: &str, file: &str, arguments: &[&str]| {
-        let mut child = place.command(&with(&["train", "--run", run], arguments)).spawn().unwrap();
+        let mut child = place.command(&with(&["train"], arguments)).spawn().unwrap();
         while child.try_wait().unwrap().is_none() && !place.0.join(run).join(file).exists() {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
+        // The file of metrics exists a moment before the training catches signals.
+        std::thread::sleep(std::time::Duration::from_millis(300));
         super::signal(&child, "-INT");
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
         fs::read_to_string(place.0.join(run).join("report.html")).unwrap()
     };
-    let page = interrupted("first", "metrics.jsonl", &["--train", "many.tsv", "--epochs", "9"]);
+    let page =
+        interrupted("first", "metrics.jsonl", &["--run", "first", "--train", "many.tsv", "--epochs", "9"]);
     assert!(page.contains("after 0 of 9 epochs; `unpadded train --resume first` continues"), "{page}");
     assert!(page.contains("No epoch was trained."), "{page}");
     let page = interrupted(
         "run",
         "held_out.json",
-        &["--train", "reviews.tsv", "--test", "many.tsv", "--epochs", "1"],
+        &["--run", "run", "--train", "reviews.tsv", "--test", "many.tsv", "--epochs", "1"],
     );
     assert!(page.contains("while scoring `many.tsv`") && page.contains("held-out texts</h2>"), "{page}");
     place.write("many.tsv", "it was fine\tgood\n");
     place.said(&["train", "--resume", "run"], "");
     let page = fs::read_to_string(place.0.join("run/report.html")).unwrap();
     assert!(page.contains("test set</h2>") && !page.contains("while scoring"), "{page}");
+    // The scores of the model before these epochs go.
+    fs::remove_file(place.0.join("run/held_out.json")).unwrap();
+    place.write("many.tsv", &reviews().repeat(500));
+    let page = interrupted("run", "held_out.json", &["--resume", "run", "--epochs", "2"]);
+    assert!(page.contains("while scoring `many.tsv`") && !place.0.join("run/test.json").exists(), "{page}");
 }

@@ -20,6 +20,7 @@ pub(crate) const LABEL: &str = "label";
 /// The name of the output of a regression. The output layer of a regression has the same name.
 pub(super) const NUMBER: &str = "number";
 const CLASS_WEIGHTS: &str = "class_weights";
+/// Added to the argument of a logarithm, which is then never 0.
 const LEAST: f64 = 1e-6;
 
 pub(super) fn network(

@@ -19,6 +19,7 @@ fn a_header_that_is_repeated_is_left_out_and_counted() {
             ("numbers.csv", b"satz,sterne\ngut,5\nschlecht,1\nsatz,sterne\nfad,2\n"),
             ("record.csv", b"nice,good\nnice,good\nbad,n\n"),
             ("other.csv", b"text,label\ngood,y\nlabel,text\nn,bad\n"),
+            ("text.csv", b"text,label\ngood,y\nText,Label\ntext,y\nbad,n\n"),
         ],
     );
     let read = |name: &str| open(&files, name, &ReadOptions::new()).unwrap();
@@ -35,6 +36,7 @@ fn a_header_that_is_repeated_is_left_out_and_counted() {
     assert_eq!(named.records().len(), 24);
     assert_eq!(texts(&read("numbers.csv")), [("gut", "5"), ("schlecht", "1"), ("fad", "2")]);
     assert_eq!(read("record.csv").records().len(), 3);
+    assert_eq!(texts(&read("text.csv")), [("good", "y"), ("text", "y"), ("bad", "n")]);
     // Each pass over files counts the same lines; several files count together.
     let paths = ["late.csv", "a.csv"].map(|name| files.at(name));
     let of = LabelledFiles::open_with(paths, &ReadOptions::new().text("text").label("label")).unwrap();
