@@ -58,10 +58,9 @@ pub(crate) struct Usage {
 static READ: AtomicU64 = AtomicU64::new(0);
 
 impl Usage {
-    /// Counts `bytes` more bytes that were read, and checks the available memory every 16 MiB. The check compares the
-    /// available memory with the growth of the process since the reading of the data set ([`Whole`]) or of this file
-    /// began. One and a half times the growth must be available, because the token ids of the texts need about this
-    /// much memory.
+    /// Counts `bytes` more bytes that were read, and checks the available memory every 16 MiB: one and a half times the growth
+    /// of the process since the reading of the data set ([`Whole`]) or of this file began must be available, because the token
+    /// ids of the texts need about this much memory.
     ///
     /// # Errors
     /// Fails if less memory is available than needed; `what` returns the place, such as `FILE:LINE`, for the message.

@@ -12,15 +12,8 @@ use unpadded::{AtCaller, Error, Result, reserve};
 
 use crate::{SkippedRecords, TextFile};
 
-/// The place of a token's vector: the index of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum VectorPlace {
-    No,
-    /// The row has the vector of the token's lower-case form, since the file has no vector of the token itself.
-    LowerCase(usize),
-    /// The row has the vector of the token itself.
-    Itself(usize),
-}
+/// The row of a token's vector, and whether it is the vector of the token itself, not of its lower-case form; `None` for none.
+type VectorPlace = Option<(usize, bool)>;
 
 /// Pre-trained word vectors from a file, for the tokens of a vocabulary.
 ///
@@ -120,22 +113,18 @@ impl WordVectors {
 
     /// Returns the number of tokens for which a vector was found.
     pub fn found(&self) -> usize {
-        self.found.iter().filter(|found| **found != VectorPlace::No).count()
+        self.found.iter().flatten().count()
     }
 
     /// Returns the number of tokens that use the vector of their lower-case form.
     pub(crate) fn by_lower_case(&self) -> usize {
-        self.found.iter().filter(|found| matches!(found, VectorPlace::LowerCase(_))).count()
+        self.found.iter().flatten().filter(|(_, itself)| !itself).count()
     }
 
     /// Returns the vector of the token with this id; `None` if no vector was found for the token.
     pub fn vector(&self, id: i64) -> Option<&[f32]> {
-        match *self.found.get(usize::try_from(id).ok()?)? {
-            VectorPlace::No => None,
-            VectorPlace::LowerCase(row) | VectorPlace::Itself(row) => {
-                self.rows.get(row * self.width..)?.get(..self.width)
-            }
-        }
+        let (row, _) = (*self.found.get(usize::try_from(id).ok()?)?)?;
+        self.rows.get(row * self.width..)?.get(..self.width)
     }
 
     /// Iterates over the ids of the tokens with a vector, in ascending order, each with its vector.
@@ -210,7 +199,7 @@ impl<'v> VectorSearch<'v> {
                 lower.entry(form).or_default().push(id);
             }
         }
-        let found = vec![VectorPlace::No; vocabulary.len()];
+        let found = vec![None; vocabulary.len()];
         Self { vocabulary, lower, width: 0, rows: Vec::new(), found, skipped: SkippedRecords::default() }
     }
 
@@ -223,14 +212,13 @@ impl<'v> VectorSearch<'v> {
     /// Returns the ids of the tokens whose lower-case form is this word and for which no vector was found yet.
     fn lower(&self, word: &str) -> impl Iterator<Item = usize> {
         let ids = self.lower.get(word).into_iter().flatten().copied();
-        ids.filter(|&id| self.found.get(id) == Some(&VectorPlace::No))
+        ids.filter(|&id| self.found.get(id) == Some(&None))
     }
 
     /// Returns whether a token of the vocabulary needs the vector of this word.
     fn wants(&self, word: &str) -> bool {
         let itself = self.token(word).and_then(|id| self.found.get(id));
-        itself.is_some_and(|found| !matches!(found, VectorPlace::Itself(_)))
-            || self.lower(word).next().is_some()
+        itself.is_some_and(|found| !matches!(found, Some((_, true)))) || self.lower(word).next().is_some()
     }
 
     /// Stores the vector of a word for each token that needs the vector.
@@ -238,19 +226,16 @@ impl<'v> VectorSearch<'v> {
         let waiting: Vec<usize> = self.lower(word).collect();
         for id in waiting {
             let row = self.push(vector)?;
-            self.found[id] = VectorPlace::LowerCase(row);
+            self.found[id] = Some((row, false));
         }
         let Some(id) = self.token(word) else { return Ok(()) };
         match self.found.get(id).copied() {
-            None | Some(VectorPlace::Itself(_)) => {}
-            Some(VectorPlace::No) => {
-                let row = self.push(vector)?;
-                self.found[id] = VectorPlace::Itself(row);
-            }
+            None | Some(Some((_, true))) => {}
+            Some(None) => self.found[id] = Some((self.push(vector)?, true)),
             // The vector of the token itself replaces an earlier vector of the token's lower-case form.
-            Some(VectorPlace::LowerCase(row)) => {
+            Some(Some((row, false))) => {
                 self.rows[row * self.width..][..self.width].copy_from_slice(vector);
-                self.found[id] = VectorPlace::Itself(row);
+                self.found[id] = Some((row, true));
             }
         }
         Ok(())

@@ -130,10 +130,7 @@ impl AnswerColumns {
             Form::Columns(columns) => self.columns(columns, question, answer, &mut text),
             form => {
                 let Some((last, others)) = question.raw.split_last() else { return text };
-                for Raw { text: line, end, .. } in others {
-                    text.push_str(line);
-                    text.push_str(end);
-                }
+                text.extend(others.iter().flat_map(|line| [line.text.as_str(), line.end]));
                 match form {
                     // A blank line has no answer.
                     _ if last.text.trim().is_empty() => text.push_str(&last.text),

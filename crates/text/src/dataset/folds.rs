@@ -65,9 +65,8 @@ impl<R: Record> DataSet<R> {
     }
 }
 
-/// Assigns groups to folds, and returns the keys of the groups in fold `fold`. Each group is assigned to the fold that so
-/// far has the fewest records with the same labels, relative to the number of such records in the whole data set. If this
-/// share is equal in several folds, the fold with the fewest records gets the group.
+/// Assigns groups to folds, and returns the keys of the groups in `fold`. A group gets the fold with the smallest share so far of
+/// all records with the labels of the group; of several such folds, the fold with the fewest records.
 fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
     // Large groups are assigned first, so that small groups even out the sizes of the folds. Groups of equal size and
     // equal strata are in the pseudorandom order of their keys.

@@ -22,13 +22,10 @@ struct ReadNote {
     skip_lines: Option<u64>,
     text: Option<Value>,
     label: Option<Value>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    label_lists: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    numbers: bool,
+    label_lists: Option<bool>,
+    numbers: Option<bool>,
     label_notation: Option<String>,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pair: bool,
+    pair: Option<bool>,
     source: Option<String>,
     target: Option<String>,
     tokens: Option<String>,
@@ -73,10 +70,10 @@ impl ReadOptions {
             skip_lines: self.skip_lines,
             text: json(&self.text),
             label: json(&self.label),
-            label_lists: self.label_lists,
-            numbers: self.numbers,
+            label_lists: self.label_lists.then_some(true),
+            numbers: self.numbers.then_some(true),
             label_notation: self.notation.as_ref().map(LabelNotation::to_string),
-            pair: self.pair,
+            pair: self.pair.then_some(true),
             source: self.source.clone(),
             target: self.target.clone(),
             tokens: self.tokens.clone(),
@@ -150,6 +147,7 @@ impl ReadOptions {
             Some(several) => serde_json::from_value(several).map_err(|e| wrong(format!("{note:?} ({e})"))),
         };
         let (text, label) = (columns(stored.text)?, columns(stored.label)?);
+        let numbers = stored.numbers == Some(true);
         Ok(Self {
             format: self.format.or(format),
             header: self.header.or(stored.header),
@@ -158,12 +156,10 @@ impl ReadOptions {
             skip_lines: self.skip_lines.or(stored.skip_lines),
             text: if self.text.is_empty() { text } else { self.text },
             label: if self.label.is_empty() { label } else { self.label },
-            label_lists: self.label_lists || stored.label_lists,
-            numbers: self.numbers || stored.numbers,
-            notation: self
-                .notation
-                .or(stored.label_notation.map(|text| LabelNotation::of_note(&text, stored.numbers))),
-            pair: self.pair || stored.pair,
+            label_lists: self.label_lists || stored.label_lists == Some(true),
+            numbers: self.numbers || numbers,
+            notation: self.notation.or(stored.label_notation.map(|of| LabelNotation::of_note(&of, numbers))),
+            pair: self.pair || stored.pair == Some(true),
             source: self.source.or(stored.source),
             target: self.target.or(stored.target),
             tokens: self.tokens.or(stored.tokens),

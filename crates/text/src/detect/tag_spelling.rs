@@ -47,10 +47,8 @@ impl Tagging {
         let (name, samples) = note.split_once(' ')?;
         let (scheme, _) = TagScheme::ALL.into_iter().find(|(_, one)| *one == name)?;
         let tags: Vec<&str> = samples.split(' ').collect();
-        Some(Self::new(
-            scheme,
-            TagSpelling::of(&tags).into_iter().find(|spelling| spelling.samples() == samples)?,
-        ))
+        let spelling = TagSpelling::of(&tags).into_iter().find(|spelling| spelling.samples() == samples)?;
+        Some(Self::new(scheme, spelling))
     }
 
     /// Returns the reason if the tags are treated as plain although some look like tags of a scheme.
@@ -88,9 +86,8 @@ impl Tagging {
     /// tags already keep that scheme.
     ///
     /// # Errors
-    /// Fails if the tags break the scheme of `known`, and either the user has set that scheme or the tags keep no other
-    /// scheme. The message has the location of the first sentence that breaks the scheme, and the number of such
-    /// sentences.
+    /// Fails, with the location of the first sentence and the number of such sentences, if the tags break the scheme of `known`,
+    /// and either the user has set that scheme or the tags keep no other scheme.
     pub(crate) fn translated(
         known: &Self,
         is_set: bool,
@@ -301,8 +298,7 @@ impl TagSurvey {
             let why = format!("`{similar}` looks like a tag of a scheme, but most tags do not");
             return Ok(plain(Some(why)));
         }
-        let origin = plain(None).origin;
-        Self::keeping(&[TagScheme::Plain], standard, sentences, origin)
+        Self::keeping(&[TagScheme::Plain], standard, sentences, Origin::Detected)
     }
 
     fn spelled(spelling: TagSpelling, sentences: Sentences<'_>) -> Result<Self> {
@@ -318,12 +314,9 @@ impl TagSurvey {
         sentences: Sentences<'_>,
         origin: Origin,
     ) -> Result<Self> {
-        let of = |&scheme| Self {
-            tagging: Tagging::new(scheme, spelling),
-            broken: 0,
-            first: None,
-            all: 0,
-            origin,
+        let of = |&scheme| {
+            let tagging = Tagging::new(scheme, spelling);
+            Self { tagging, broken: 0, first: None, all: 0, origin }
         };
         let mut found: Vec<Self> = schemes.iter().map(of).collect();
         let mut letters = BTreeSet::new();
@@ -356,8 +349,7 @@ impl TagSurvey {
         };
         let mut repairable = true;
         sentences(&mut |tags| {
-            let is_whole = tagging.breach(tags).is_none() || tagging.repaired(tags).is_some();
-            repairable &= is_whole;
+            repairable &= tagging.breach(tags).is_none() || tagging.repaired(tags).is_some();
         })?;
         let hint = match tagging.scheme {
             _ if repairable => {
@@ -384,11 +376,8 @@ impl TagSurvey {
                 format!("a tag of {tagging}, which {kept} of {all} sentences keep{spelled}")
             }
         };
-        let count = if broken == 1 {
-            "1 sentence does not fit".to_owned()
-        } else {
-            format!("{broken} sentences do not fit")
-        };
+        let (plural, does) = if broken == 1 { ("", "does") } else { ("s", "do") };
+        let count = format!("{broken} sentence{plural} {does} not fit");
         Err(wrong_format(place(at, word)?, expected, got).noted(format!("{count}{hint}")))
     }
 }

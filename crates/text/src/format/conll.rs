@@ -78,9 +78,8 @@ pub(crate) struct Sentence {
 }
 
 impl Columns {
-    /// Detects the columns of a file. `words` and `tags` are the user's settings for the columns of the words and of
-    /// the tags: a number, counted from 1, or a name. `header` sets whether the first line is a header. For a later
-    /// file of a data set, `like` has the columns of the first file, which are used for the later file, too.
+    /// Detects the columns of a file. The user's settings are the columns `words` and `tags` (a number, counted from 1, or a
+    /// name) and whether the first line is a `header`. A later file of a data set has the columns of the first file, `like`.
     pub(crate) fn of(
         file: &TextFile,
         words: Option<&str>,
@@ -185,9 +184,9 @@ impl Columns {
                 wrong_format(what, format!("a number from 1 to {}{names}", found.count), format!("`{given}`"))
             })
         };
-        let words = words.map(|given| at("words", given)).transpose()?;
-        let tags = tags.map(|given| at("tags", given)).transpose()?;
-        (found.words, found.tags) = (words.unwrap_or(found.words), tags.unwrap_or(found.tags));
+        let words = words.map_or(Ok(found.words), |given| at("words", given))?;
+        let tags = tags.map_or(Ok(found.tags), |given| at("tags", given))?;
+        (found.words, found.tags) = (words, tags);
         found.comments = first.has_comments();
         found.titles = !numbered && !universal && first.has_titles(found.tags);
         let is_bare = !(found.comments || found.titles || found.has_ids());
@@ -268,12 +267,10 @@ impl Columns {
         is_mark(line) || cells(line, self.separator).nth(self.words).is_some_and(is_document)
     }
 
-    /// Returns whether a line is a comment. `begins` is true if no word of the sentence precedes the line. `titled` is
-    /// true if a comment with all columns precedes the line; this function updates `titled`. In most files, a line
-    /// that begins with `#` and has all columns is a word. Such a line is a comment if it has a key, such as `# id 5`.
-    /// It is also a comment if each sentence begins with a comment and `titled` is false. If spaces separate the
-    /// columns, a line with `#`, then a space, and all columns may be a word or a comment. In a file with comments,
-    /// such a line is an error, unless its tag is a tag of a scheme.
+    /// Returns whether a line is a comment. `begins`: no word of the sentence precedes the line; `titled`, which this function
+    /// updates: a comment with all columns precedes the line. A line of `#` with all columns is a word, unless it has a key, such
+    /// as `# id 5`, or each sentence begins with a comment and `titled` is false. In a file with comments and columns between
+    /// spaces, a line of `#`, a space and all columns may be both: an error, unless its tag is a tag of a scheme.
     fn skips(&self, line: &str, begins: bool, titled: &mut bool) -> Result<bool, Reason> {
         if begins && self.mark.as_deref() == Some(first_word(line)) {
             return Ok(true);
@@ -463,20 +460,14 @@ fn inside(open: &mut Option<String>, tag: &str) -> Result<String, Reason> {
     let Some((begun, ends)) = bracket(tag) else {
         return wrong("a tag in brackets, as all tags before: `(kind*`, `*`, `*)` or `(kind*)`");
     };
-    let found = match (begun, &*open) {
+    let (found, kind) = match (begun, open.take()) {
         (Some(_), Some(_)) => return wrong("the end `*)` of a chunk before the next chunk"),
         (None, None) if ends => return wrong("a chunk, begun by `(kind*`, before its end"),
         (None, None) => return Ok("O".to_owned()),
-        (None, Some(kind)) => format!("I-{kind}"),
-        (Some(kind), None) => {
-            let tag = format!("B-{kind}");
-            *open = Some(kind.to_owned());
-            tag
-        }
+        (None, Some(kind)) => (format!("I-{kind}"), kind),
+        (Some(kind), None) => (format!("B-{kind}"), kind.to_owned()),
     };
-    if ends {
-        *open = None;
-    }
+    *open = Some(kind).filter(|_| !ends);
     Ok(found)
 }
 

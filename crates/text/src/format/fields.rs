@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::labels::{BEHIND, joined};
@@ -80,18 +80,7 @@ const DEEPEST: usize = 64;
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// Deserializes a JSON object; the values of fields that are not wanted become `Null`.
-struct Fields<'w> {
-    wanted: Option<&'w [String]>,
-    depth: usize,
-}
-
-impl<'de> DeserializeSeed<'de> for Fields<'_> {
-    type Value = Object<'de>;
-
-    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Object<'de>, D::Error> {
-        from.deserialize_map(self)
-    }
-}
+struct Fields<'w>(Option<&'w [String]>);
 
 impl<'de> Visitor<'de> for Fields<'_> {
     type Value = Object<'de>;
@@ -103,8 +92,8 @@ impl<'de> Visitor<'de> for Fields<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
         let mut fields = Vec::new();
         while let Some(Text(name)) = map.next_key()? {
-            let value = match self.wanted.is_none_or(|wanted| leads(&name, wanted)) {
-                true => of_raw(map.next_value::<&RawValue>()?, self.depth).map_err(A::Error::custom)?,
+            let value = match self.0.is_none_or(|wanted| leads(&name, wanted)) {
+                true => of_raw(map.next_value::<&RawValue>()?).map_err(A::Error::custom)?,
                 false => map.next_value::<IgnoredAny>().map(|_| Value::Null)?,
             };
             fields.push((name, value));
@@ -113,17 +102,10 @@ impl<'de> Visitor<'de> for Fields<'_> {
     }
 }
 
-fn object<'a>(json: &'a str, fields: Fields<'_>) -> serde_json::Result<Object<'a>> {
-    let mut from = serde_json::Deserializer::from_str(json);
-    let object = fields.deserialize(&mut from)?;
-    from.end()?;
-    Ok(object)
-}
-
 /// Parses a JSON value. A number stays text, because converting it to a numeric type and back could change its digits.
-fn of_raw(raw: &RawValue, depth: usize) -> serde_json::Result<Value<'_>> {
+fn of_raw(raw: &RawValue) -> serde_json::Result<Value<'_>> {
     count_parsed(raw.get().len());
-    Cut { rest: raw.get() }.value(depth)
+    Cut { rest: raw.get() }.value(DEEPEST)
 }
 
 /// A JSON value that is valid, except for the escapes in its strings. The value is cut in one pass, however deep it is nested.
@@ -199,10 +181,12 @@ impl<'a> Cut<'a> {
 
 /// Parses a JSON record; the values of fields that are not in `wanted`, if given, become `Null`.
 pub(crate) fn record<'a>(json: &'a str, wanted: Option<&[String]>) -> serde_json::Result<Value<'a>> {
-    if json.trim_start().starts_with('{') {
-        return Ok(Value::Object(object(json, Fields { wanted, depth: DEEPEST })?));
+    if !json.trim_start().starts_with('{') {
+        return of_raw(serde_json::from_str(json)?);
     }
-    of_raw(serde_json::from_str(json)?, DEEPEST)
+    let mut from = serde_json::Deserializer::from_str(json);
+    let object = from.deserialize_map(Fields(wanted))?;
+    from.end().map(|()| Value::Object(object))
 }
 
 /// Returns whether the field `name` is one of these paths, or an object on one of them.
@@ -262,9 +246,8 @@ pub(crate) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
 /// A function that makes a text of a field, from the record and the name of the field.
 pub(crate) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
-/// Makes a text of the fields `names`; `of` makes the text of each field. If there are several fields, some of them
-/// may be missing; a missing field counts as empty. If `pair` is true, the last field is a second text, which must not
-/// be empty.
+/// Makes a text of the fields `names`; `of` makes the text of each field. Some of several fields may be missing or empty.
+/// If `pair` is true, the last field is a second text, which must not be empty.
 pub(crate) fn text_in(
     object: &Object<'_>,
     names: &[String],
@@ -284,10 +267,8 @@ pub(crate) fn text_in(
     names.iter().zip(&empty).enumerate().map(cell).collect::<Result<_, _>>().map(of_columns)
 }
 
-/// Returns the label in a field, without white space around the label. If `lists` is true, the field may also be
-/// missing, or be a list of labels. A list is returned as one string with U+001F behind each label; an empty list
-/// becomes U+001F alone. A missing field is returned as an empty string. An object of scores has the labels with a score of at
-/// least 0.5.
+/// Returns the trimmed label in a field; an object of scores has the labels with a score of at least 0.5. If `lists` is true,
+/// the field may be missing, which is an empty string, or a list: U+001F follows each label, and is alone for an empty list.
 pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<String, Reason> {
     let value = match at(object, name) {
         None | Some(Value::Null) if lists => return Ok(String::new()),

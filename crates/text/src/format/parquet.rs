@@ -69,9 +69,8 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
     wrong_format(format!("file `{name}`"), "a Parquet file that can be read", got)
 }
 
-/// Calls `read`, in which the crate `parquet` reads the file `name`. The crate panics on some damaged bytes; `guarded`
-/// returns such a panic as an error. The panic message is still printed on standard error, and a build with
-/// `panic = "abort"` still ends the program.
+/// Calls `read`, in which the crate `parquet` reads the file `name`, and returns a panic as an error: the crate panics on some
+/// damaged bytes. The panic message is still printed, and a build with `panic = "abort"` still ends the program.
 fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
     let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().map(String::as_str);
@@ -232,38 +231,30 @@ fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
 /// The value of a column in one row, or the reason why the value is malformed.
 type Cell = Result<Value<'static>, Reason>;
 
-/// A reader of one column of a Parquet row group.
-trait Column: Send {
-    /// Reads this column's values of the next rows, at most `rows` of them.
-    fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>>;
-}
+/// A reader of one column of a Parquet row group: returns the values of the next rows, at most the given number of rows.
+type ReadColumn = Box<dyn FnMut(usize) -> Outcome<Vec<Cell>> + Send>;
 
-type Convert<T> = Box<dyn Fn(&<T as DataType>::T) -> Cell + Send>;
-
-struct Typed<T: DataType> {
-    reader: ColumnReaderImpl<T>,
-    /// The Parquet definition level of a value that is not null.
-    defined: i16,
-    element: Option<i16>,
-    value: Convert<T>,
-}
-
-impl<T: DataType> Column for Typed<T> {
-    fn read(&mut self, rows: usize) -> Outcome<Vec<Cell>> {
+/// Returns the reader of a column; `defined` is the definition level of a value that is not null, `element` as in [`Field`].
+fn typed<T: DataType>(
+    (element, defined): (Option<i16>, i16),
+    mut reader: ColumnReaderImpl<T>,
+    value: impl Fn(&T::T) -> Cell + Send + 'static,
+) -> ReadColumn {
+    Box::new(move |rows| {
         let (mut definitions, mut repetitions, mut values) = (Vec::new(), Vec::new(), Vec::new());
         let (_, _, levels) =
-            self.reader.read_records(rows, Some(&mut definitions), Some(&mut repetitions), &mut values)?;
+            reader.read_records(rows, Some(&mut definitions), Some(&mut repetitions), &mut values)?;
         let mut values = values.iter();
         let mut found: Vec<Cell> = Vec::new();
         let stray = || ParquetError::General("levels that do not fit the column".to_owned());
         for at in 0..levels {
             // A Parquet column without definition levels has no nulls.
-            let definition = definitions.get(at).copied().unwrap_or(self.defined);
-            let cell = match definition == self.defined {
-                true => (self.value)(values.next().ok_or_else(stray)?),
+            let definition = definitions.get(at).copied().unwrap_or(defined);
+            let cell = match definition == defined {
+                true => value(values.next().ok_or_else(stray)?),
                 false => Ok(Value::Null),
             };
-            let Some(element) = self.element else {
+            let Some(element) = element else {
                 found.push(cell);
                 continue;
             };
@@ -282,7 +273,7 @@ impl<T: DataType> Column for Typed<T> {
             }
         }
         Ok(found)
-    }
+    })
 }
 
 fn text(name: &str, bytes: &ByteArray) -> Cell {
@@ -318,7 +309,7 @@ struct Rows {
     classes: HashMap<String, Arc<[String]>>,
     /// The index of the row group that is opened next.
     group: usize,
-    columns: Vec<Box<dyn Column>>,
+    columns: Vec<ReadColumn>,
     /// The number of rows of the open row group that are not decoded yet.
     left: usize,
     /// For each wanted column, the decoded values of the rows in memory that were not returned yet.
@@ -396,14 +387,7 @@ impl Rows {
         Err(wrong_format(what, format!("snappy, gzip, lz4{zstd} or no compression"), by).noted(advice))
     }
 
-    fn column(&self, field: &Field, defined: i16, reader: ColumnReader) -> Result<Box<dyn Column>> {
-        fn typed<T: DataType>(
-            (element, defined): (Option<i16>, i16),
-            reader: ColumnReaderImpl<T>,
-            value: impl Fn(&T::T) -> Cell + Send + 'static,
-        ) -> Box<dyn Column> {
-            Box::new(Typed { reader, defined, element, value: Box::new(value) })
-        }
+    fn column(&self, field: &Field, defined: i16, reader: ColumnReader) -> Result<ReadColumn> {
         let (levels, name) = ((field.element, defined), field.name.clone());
         let signed = field.kind != Some(Kind::Whole { signed: false });
         let classes = self.classes.get(&name).cloned();
@@ -436,7 +420,7 @@ impl Rows {
         let rows = self.left.min(ROWS);
         self.cells.clear();
         for (column, field) in self.columns.iter_mut().zip(&self.fields) {
-            let cells = guarded(&self.name, || column.read(rows));
+            let cells = guarded(&self.name, || column(rows));
             let cells =
                 cells.map_err(|e| e.noted(format!("in `{}`, behind row {}", field.name, self.row)))?;
             if cells.len() != rows {

@@ -22,13 +22,9 @@ mod dialect;
 /// Returns the line number of the first record in the file.
 fn first_line(file: &TextFile) -> Result<u64> {
     let (mut lines, mut number) = (file.first_lines()?, 1);
-    while let Some(line) = lines.next()? {
-        let skipped = line.is_ok_and(|line| {
-            number <= file.skip_lines || line.trim().is_empty() || (number == 1 && declared(&line).is_some())
-        });
-        if !skipped {
-            break;
-        }
+    while let Some(Ok(line)) = lines.next()?
+        && (number <= file.skip_lines || line.trim().is_empty() || (number == 1 && declared(&line).is_some()))
+    {
         number += 1;
     }
     Ok(number)

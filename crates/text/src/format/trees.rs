@@ -34,9 +34,8 @@ fn tree(line: &str, binary: bool) -> Result<Option<[String; 2]>, Reason> {
     nodes.first().map_or(Ok(None), |root| labelled(root, &leaves, binary))
 }
 
-/// Parses a line into phrases: the text below each node of the tree, with the label of the node; the whole text is the
-/// first phrase. A phrase that repeats an earlier phrase and its label is left out. If `binary` is set, phrases with
-/// the neutral label are left out, too.
+/// Parses a line into phrases: the text below each node, with the label of the node, the whole text first. Repeated phrases
+/// with the same label and, if `binary` is set, phrases with the neutral label are left out.
 fn phrases(line: &str, binary: bool) -> Result<Option<Vec<[String; 2]>>, Reason> {
     let (nodes, leaves) = nodes(line)?;
     let mut seen = HashSet::new();
@@ -69,12 +68,8 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     if line.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }
-    let wrong = |got: &str| {
-        Reason::of(
-            "a tree in brackets, `(label word)` or `(label tree …)`",
-            format!("{got} in {}", shown(line)),
-        )
-    };
+    let expected = "a tree in brackets, `(label word)` or `(label tree …)`";
+    let wrong = |got: &str| Err(Reason::of(expected, format!("{got} in {}", shown(line))));
     let (mut nodes, mut leaves) = (Vec::<Node<'_>>::new(), Vec::new());
     // Indices of the nodes whose bracket is still open.
     let mut open: Vec<usize> = Vec::new();
@@ -83,36 +78,37 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
     let mut rest = line;
     while let Some(c) = rest.chars().next() {
         if !nodes.is_empty() && has_child.is_empty() {
-            return Err(wrong("more behind the last bracket"));
+            return wrong("more behind the last bracket");
         }
-        if c.is_whitespace() {
-            rest = rest.trim_start();
-            continue;
-        }
-        if c == '(' {
-            if after_open {
-                return Err(wrong("a bracket without a label"));
+        match c {
+            _ if c.is_whitespace() => {
+                rest = rest.trim_start();
+                continue;
             }
-            if let Some(has) = has_child.last_mut() {
-                *has = true;
+            '(' if after_open => return wrong("a bracket without a label"),
+            '(' => {
+                if let Some(has) = has_child.last_mut() {
+                    *has = true;
+                }
+                has_child.push(false);
+                (after_open, rest) = (true, &rest[1..]);
+                if has_child.len() > DEEPEST {
+                    return wrong("a tree that is too deep");
+                }
+                continue;
             }
-            has_child.push(false);
-            (after_open, rest) = (true, &rest[1..]);
-            if has_child.len() > DEEPEST {
-                return Err(wrong("a tree that is too deep"));
+            ')' => {
+                match has_child.pop() {
+                    None => return wrong("a closing bracket too many"),
+                    Some(false) => return wrong("a bracket with no word in it"),
+                    Some(true) => rest = &rest[1..],
+                }
+                if let Some(node) = open.pop().and_then(|at| nodes.get_mut(at)) {
+                    node.leaves.end = leaves.len();
+                }
+                continue;
             }
-            continue;
-        }
-        if c == ')' {
-            match has_child.pop() {
-                None => return Err(wrong("a closing bracket too many")),
-                Some(false) => return Err(wrong("a bracket with no word in it")),
-                Some(true) => rest = &rest[1..],
-            }
-            if let Some(node) = open.pop().and_then(|at| nodes.get_mut(at)) {
-                node.leaves.end = leaves.len();
-            }
-            continue;
+            _ => {}
         }
         let end = rest.find(|c: char| c.is_whitespace() || c == '(' || c == ')').unwrap_or(rest.len());
         let (word, behind) = rest.split_at(end);
@@ -124,13 +120,13 @@ fn nodes(line: &str) -> Result<(Vec<Node<'_>>, Vec<String>), Reason> {
             continue;
         }
         match has_child.last_mut() {
-            None => return Err(wrong("a word outside of the brackets")),
+            None => return wrong("a word outside of the brackets"),
             Some(has) => *has = true,
         }
         leaves.push(unescaped(word));
     }
     if !has_child.is_empty() || nodes.is_empty() {
-        return Err(wrong(if !has_child.is_empty() { "a bracket that is not closed" } else { "no label" }));
+        return wrong(if !has_child.is_empty() { "a bracket that is not closed" } else { "no label" });
     }
     Ok((nodes, leaves))
 }

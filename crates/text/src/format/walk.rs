@@ -92,9 +92,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Moves past the next value, and appends the bytes of the value to `keep` if `keep` is given. If `depth` is above
-    /// 0, the position is inside a value, within `depth` open brackets; the walk then moves past the rest of this
-    /// value.
+    /// Moves past the next value, or past the rest of a value in which `depth` brackets are open; appends its bytes to `keep`,
+    /// if given.
     pub(crate) fn value(&mut self, depth: usize, keep: Option<&mut Vec<u8>>) -> Result<()> {
         self.value_to(depth, keep, u64::MAX).map(drop)
     }

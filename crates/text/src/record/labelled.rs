@@ -326,38 +326,30 @@ fn folder(
             no_features(file, Task::Labelled.name())?;
         }
     }
-    if let FormatKind::Folders(FolderFormat::ClassFolders | FolderFormat::ClassFiles) = format.kind() {
-        options.without_columns(format, &format!("folder `{}`", path.display()))?;
-        notes.insert(0, format!("`{format}`"));
+    let FormatKind::Folders(of @ (FolderFormat::ClassFolders | FolderFormat::ClassFiles)) = format.kind()
+    else {
+        records.extend(files.iter().cloned());
+        return Ok(notes);
+    };
+    options.without_columns(format, &format!("folder `{}`", path.display()))?;
+    notes.insert(0, format!("`{format}`"));
+    if let FolderFormat::ClassFolders = of {
+        for (label, file) in folder.folder_per_class()? {
+            let file = if options.format.is_some() { file.markup(true) } else { file };
+            inputs.push(Input::Whole(file, label));
+        }
+        return Ok(notes);
     }
-    match format.kind() {
-        FormatKind::Folders(FolderFormat::ClassFolders) => {
-            for (label, file) in folder.folder_per_class()? {
-                let file = if options.format.is_some() { file.markup(true) } else { file };
-                inputs.push(Input::Whole(file, label));
-            }
-        }
-        FormatKind::Folders(FolderFormat::ClassFiles) => {
-            for (label, file) in folder.file_per_class()? {
-                let file = prepared(file, options, window)?;
-                let name = label.clone();
-                notes.extend(file.encoding_note().map(|note| format!("class `{name}`: {note}")));
-                inputs.push(match Table::of_texts(&file, options)? {
-                    Some(table) => {
-                        notes.extend(table.picked.notes.iter().map(|note| format!("class `{name}`: {note}")));
-                        Input::Texts(file.reopened(), FileForm::Cells(table), label)
-                    }
-                    None => Input::Texts(file, FileForm::Lines(&LINES, options.lines), label),
-                });
-            }
-        }
-        FormatKind::Table
-        | FormatKind::Fields(_)
-        | FormatKind::Words
-        | FormatKind::Lines(_)
-        | FormatKind::Features
-        | FormatKind::Text
-        | FormatKind::Folders(FolderFormat::Parallel) => records.extend(files.iter().cloned()),
+    for (label, file) in folder.file_per_class()? {
+        let file = prepared(file, options, window)?;
+        let noted = |note: &String| format!("class `{label}`: {note}");
+        notes.extend(file.encoding_note().as_ref().map(noted));
+        let table = Table::of_texts(&file, options)?;
+        notes.extend(table.iter().flat_map(|table| &table.picked.notes).map(noted));
+        inputs.push(match table {
+            Some(table) => Input::Texts(file.reopened(), FileForm::Cells(table), label),
+            None => Input::Texts(file, FileForm::Lines(&LINES, options.lines), label),
+        });
     }
     Ok(notes)
 }

@@ -157,24 +157,19 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
 fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
     let inputs: Arc<[Opener<String>]> = inputs.into();
     Box::new(move || {
-        let (inputs, mut at) = (Arc::clone(&inputs), 0);
-        let (mut open, mut within): (Option<Stream<String>>, bool) = (None, false);
-        Ok(Box::new(std::iter::from_fn(move || {
-            loop {
-                if let Some(piece) = open.as_mut().and_then(Iterator::next) {
-                    within = piece.as_ref().is_ok_and(|piece| !piece.ends_with('\n'));
-                    return Some(piece);
-                }
-                let next = inputs.get(at)?;
-                at += 1;
-                match next() {
-                    Ok(pieces) => open = Some(pieces),
-                    Err(e) => return Some(Err(e)),
-                }
-                if std::mem::take(&mut within) {
-                    return Some(Ok("\n".to_owned()));
-                }
+        let (inputs, mut within) = (Arc::clone(&inputs), false);
+        let opened = (0..).map_while(move |at: usize| inputs.get(at).map(|open| open()));
+        // `None` is the start of an input.
+        let pieces = opened.flat_map(|opened| -> Box<dyn Iterator<Item = _> + Send> {
+            match opened {
+                Ok(pieces) => Box::new(std::iter::once(None).chain(pieces.map(Some))),
+                Err(e) => Box::new(std::iter::once(Some(Err(e)))),
             }
+        });
+        Ok(Box::new(pieces.filter_map(move |piece: Option<Result<String>>| {
+            let was = std::mem::take(&mut within);
+            within = matches!(&piece, Some(Ok(piece)) if !piece.ends_with('\n'));
+            if piece.is_none() { was.then(|| Ok("\n".to_owned())) } else { piece }
         })))
     })
 }

@@ -55,18 +55,15 @@ impl Projection for TaggedText {
 
     fn form(file: &TextFile, format: FileFormat, options: &mut ReadOptions) -> Result<FileForm> {
         let mut form = FileForm::of(file, format, options, &Self::wanted(options))?;
-        match &mut form {
-            FileForm::Fields(picked) => {
-                if let [tokens, tags] = &picked.names[..] {
-                    (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
-                }
-                let known = || INTENT.iter().find(|name| picked.has_single(file, name));
-                if options.label.is_empty() {
-                    options.label.extend(known().map(|name| (*name).to_owned()));
-                }
-                picked.names.extend(options.label.clone());
+        if let FileForm::Fields(picked) = &mut form {
+            if let [tokens, tags] = &picked.names[..] {
+                (options.tokens, options.tags) = (Some(tokens.clone()), Some(tags.clone()));
             }
-            FileForm::Cells(_) | FileForm::Lines(..) | FileForm::Words(_) => {}
+            let known = || INTENT.iter().find(|name| picked.has_single(file, name));
+            if options.label.is_empty() {
+                options.label.extend(known().map(|name| (*name).to_owned()));
+            }
+            picked.names.extend(options.label.clone());
         }
         form.note(file, options)?;
         Ok(form)

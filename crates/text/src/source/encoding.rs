@@ -93,9 +93,8 @@ impl Encoding {
         found.map(|(_, of)| Self::Named(NamedEncoding(of)))
     }
 
-    /// Detects UTF-16 without a byte order mark by the positions of zero bytes. In little-endian order, more than half
-    /// of the bytes at odd positions and hardly any bytes at even positions are 0. In big-endian order, the zero bytes
-    /// are at even positions instead.
+    /// Detects UTF-16 without a byte order mark by zero bytes: more than half of the bytes at odd positions (little-endian) or
+    /// at even positions (big-endian) are 0, and hardly any others.
     pub(crate) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
@@ -169,15 +168,8 @@ impl Encoding {
             false => (self, bytes),
         };
         let Self::Named(NamedEncoding(of)) = encoding else { return bytes };
-        Box::new(Decoded {
-            input: bytes,
-            decoder: of.new_decoder_with_bom_removal(),
-            raw: vec![0; PIECE],
-            left: 0..0,
-            text: vec![0; 2 * PIECE],
-            found: 0..0,
-            ended: false,
-        })
+        let (decoder, raw, text) = (of.new_decoder_with_bom_removal(), vec![0; PIECE], vec![0; 2 * PIECE]);
+        Box::new(Decoded { input: bytes, decoder, raw, left: 0..0, text, found: 0..0, ended: false })
     }
 }
 

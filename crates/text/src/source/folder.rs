@@ -39,10 +39,8 @@ impl Folder {
             walk(path, 0, &mut found).at_caller()?;
             for file in found {
                 let below = file.strip_prefix(path).unwrap_or(&file);
-                files.push((
-                    text_of_path(below).replace(std::path::MAIN_SEPARATOR, "/"),
-                    TextFile::open(&file)?,
-                ));
+                let below = text_of_path(below).replace(std::path::MAIN_SEPARATOR, "/");
+                files.push((below, TextFile::open(&file)?));
             }
         } else {
             let origin = Origin::file(path).at_caller()?;
@@ -161,9 +159,8 @@ fn hidden(name: &str) -> bool {
     name.starts_with('.') || debris(name)
 }
 
-/// Collects all files below a folder, except hidden ones. Links to folders are not followed, because a cycle of links
-/// would never end. An entry that is neither a file nor a folder, such as a link to a folder, is an error, because its
-/// samples would be missing silently.
+/// Collects all files below a folder, except hidden ones. Links to folders may be cycles, and are an error, as is any entry that
+/// is neither a file nor a folder: its samples would be missing silently.
 fn walk(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<()> {
     let refused = |e: std::io::Error| Error::io(format!("folder `{}`", folder.display()), "read", &e);
     if depth > DEEPEST {

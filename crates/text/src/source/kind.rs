@@ -15,7 +15,7 @@ const UTF_32: &str = "the byte order mark of UTF-32";
 const AS_UTF_8: &str = "save the file as UTF-8, as by `iconv -f UTF-32 -t UTF-8 FILE`";
 
 /// For each kind of file that is not text: the first bytes, the name of the kind, and advice for the user.
-const STARTS: [(&[u8], &str, &str); 32] = [
+const STARTS: [(&[u8], &str, &str); 29] = [
     (b"BZh", "a bzip2 file", "unpack it by `bunzip2 FILE`"),
     (b"\xfd7zXZ\0", "an xz file", "unpack it by `xz -d FILE`"),
     (b"\x28\xb5\x2f\xfd", "a Zstandard file", "unpack it by `zstd -d FILE`"),
@@ -47,10 +47,7 @@ const STARTS: [(&[u8], &str, &str); 32] = [
     ),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file", CONVERT),
     (b"\x93NUMPY", "a NumPy array (.npy)", CONVERT),
-    (b"\x80\x02", "a Python pickle", CONVERT),
-    (b"\x80\x03", "a Python pickle", CONVERT),
-    (b"\x80\x04", "a Python pickle", CONVERT),
-    (b"\x80\x05", "a Python pickle", CONVERT),
+    (b"\x80", "a Python pickle", CONVERT),
     (b"ARROW1\0\0", "an Arrow or Feather file", CONVERT),
     (b"Obj\x01", "an Avro file", CONVERT),
     (b"\x89PNG\r\n\x1a\n", "a PNG image", NO_DATA),
@@ -69,6 +66,8 @@ pub(crate) fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
     match found {
         // A text may begin with `BZh`; in a bzip2 file, digits of π or of the square root of π follow.
         Some((b"BZh", ..)) if !matches!(first.get(4..6), Some(b"1A" | b"\x17\x72")) => {}
+        // The number of the protocol follows in a pickle.
+        Some((b"\x80", ..)) if !matches!(first.get(1), Some(2..=5)) => {}
         Some(&(_, kind, advice)) => return Some((kind, advice)),
         None => {}
     }

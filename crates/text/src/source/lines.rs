@@ -170,8 +170,7 @@ impl Lines {
 
     /// Returns a function that reads the next piece of the text, of about a mebibyte; all line ends become `\n`. A piece
     /// ends at the end of a line, or behind a space if a line is longer than a piece. If the caller keeps all pieces in
-    /// memory, `held` is the maximum number of bytes of the text, and the available memory is checked. Otherwise `held` is
-    /// `None`.
+    /// memory, the available memory is checked, and `held` is the maximum number of bytes of the text; else it is `None`.
     pub(crate) fn pieces(mut self, held: Option<usize>) -> impl FnMut() -> Result<Option<String>> + Send {
         let (mut bytes, mut all) = (Vec::new(), 0usize);
         move || {

@@ -211,17 +211,13 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let got: Vec<String> = endings.iter().map(|ending| format!("`{stem}.{ending}`")).collect();
     let error = wrong_format(format!("parts of `{at}`"), "one file to train on", got.join(" and "));
     let path = |a: &str, b: &str| format!("`{}`", folder.join(format!("*.{{{a},{b}}}")).display());
-    Err(match endings[..] {
-        [a, b] => error.noted(format!(
-            "if their lines belong together, set `data.train` (`--train`) to {} if `{a}` is the source, to {} if `{b}` is the source",
-            path(a, b),
-            path(b, a)
-        )),
-        _ => error.noted(format!(
-            "if their lines belong together, set `data.train` (`--train`) to {}, with the endings of source and target",
-            path("SOURCE", "TARGET")
-        )),
-    })
+    let to = match endings[..] {
+        [a, b] => {
+            format!("{} if `{a}` is the source, to {} if `{b}` is the source", path(a, b), path(b, a))
+        }
+        _ => format!("{}, with the endings of source and target", path("SOURCE", "TARGET")),
+    };
+    Err(error.noted(format!("if their lines belong together, set `data.train` (`--train`) to {to}")))
 }
 
 impl DataPaths {

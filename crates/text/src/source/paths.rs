@@ -53,30 +53,21 @@ pub(crate) fn two(path: &Path) -> Option<[PathBuf; 2]> {
     // `parts` has the text before the braces, the two names in the braces, and the text after the braces.
     let (mut parts, mut at) = <([String; 4], usize)>::default();
     let mut characters = text.chars().peekable();
-    while let Some(mut c) = characters.next() {
+    while let Some(c) = characters.next() {
         match (at, c) {
             (1 | 2, '\\') if characters.peek().is_some_and(|next| [',', '{', '}'].contains(next)) => {
-                c = characters.next().unwrap_or(c);
+                parts[at].extend(characters.next());
             }
-            (0, '{') | (1, ',') => {
-                at += 1;
-                continue;
-            }
+            (0, '{') | (1, ',') | (2, '}') => at += 1,
             (2, ',') => return None,
-            (2, '}') => {
-                at = 3;
-                continue;
-            }
             // Braces around a single name are part of the path.
             (1, '}') => {
                 let within = std::mem::take(&mut parts[1]);
                 parts[0] += &format!("{{{within}}}");
                 at = 0;
-                continue;
             }
-            _ => {}
+            _ => parts[at].push(c),
         }
-        parts[at].push(c);
     }
     let [before, first, second, behind] = parts;
     (at == 3).then(|| [first, second].map(|one| path_of_text(&format!("{before}{}{behind}", one.trim()))))
@@ -155,9 +146,8 @@ pub(crate) fn prepared(file: TextFile, options: &ReadOptions, window: bool) -> R
     in_encoding(file, options, if window { IN_A_WINDOW } else { u64::MAX }, None)
 }
 
-/// Applies the options to a file that is read record by record, as [`prepared`] does with `window`. `known` is the
-/// encoding of earlier files: it is used if only few lines of the file are not valid UTF-8. Records that are not valid
-/// in this encoding are malformed.
+/// As [`prepared`] with `window`, but uses `known`, the encoding of earlier files, if only few lines of the file are not valid
+/// UTF-8; records that are not valid in this encoding are malformed.
 pub(crate) fn prepared_as(file: TextFile, options: &ReadOptions, known: Encoding) -> Result<TextFile> {
     in_encoding(file, options, IN_A_WINDOW, Some(known))
 }
@@ -171,20 +161,12 @@ fn in_encoding(
     let trained = options.found.encoding.and_then(|name| name.parse().ok());
     // UTF-16 has a mark of its own in each file.
     let known = known.or(trained).filter(|known: &Encoding| !known.is_utf_16());
-    let file = match options.encoding {
-        Some(encoding) => {
-            refuse_ascii(&file, encoding)?;
-            file.encoding(encoding)
-        }
-        None => match encoding(&file, most, known)? {
-            Encoding::Utf8 => file,
-            other => {
-                let mut file = file.encoding(other);
-                file.guessed = true;
-                file
-            }
-        },
+    let found = match options.encoding {
+        Some(set) => refuse_ascii(&file, set).map(|()| set)?,
+        None => encoding(&file, most, known)?,
     };
+    let mut file = file.encoding(found);
+    file.guessed = options.encoding.is_none() && found != Encoding::Utf8;
     Ok(as_set(file, options))
 }
 
@@ -212,13 +194,11 @@ fn refuse_ascii(file: &TextFile, encoding: Encoding) -> Result<()> {
     Err(wrong_format(format!("file `{name}`"), expected, "ASCII: set it to `utf-8`"))
 }
 
-/// Detects the encoding of a file. A byte order mark shows UTF-16. Otherwise the encoding is UTF-8 if enough
-/// characters beyond ASCII are valid UTF-8, else Windows-1252 if this is the likeliest encoding. Only the first `most`
-/// bytes of the file are read.
+/// Detects the encoding of a file from its first `most` bytes. A byte order mark shows UTF-16. Otherwise the encoding is
+/// UTF-8 if enough characters beyond ASCII are valid UTF-8, else Windows-1252 if this is the likeliest encoding.
 ///
 /// # Errors
-/// Fails if neither UTF-8 nor Windows-1252 is likely. Without this error, the text would be decoded wrongly without any
-/// message.
+/// Fails if neither UTF-8 nor Windows-1252 is likely: the text would be decoded wrongly without any message.
 fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encoding> {
     const PIECE: u64 = 1 << 16;
     /// Number of bytes that are used to guess the likeliest encoding; pieces of pure ASCII are not counted.

@@ -315,20 +315,21 @@ pub struct Records<R> {
 impl<R> Records<R> {
     #[track_caller]
     pub(crate) fn new(lines: Lines, parser: Box<dyn Parser<R>>, policy: MalformedLines) -> Self {
-        let name = lines.name.to_string();
+        let (name, lines, caller) = (lines.name.to_string(), Some(lines), Location::caller());
+        let ((skipped, log, held, again), most) = (Default::default(), [usize::MAX; 2]);
         Self {
-            lines: Some(lines),
+            lines,
             name,
             parser,
             policy,
-            skipped: SkippedRecords::default(),
+            skipped,
             read: 0,
-            log: None,
-            held: VecDeque::new(),
-            again: VecDeque::new(),
+            log,
+            held,
+            again,
             parsed_again: 0,
-            most: [usize::MAX; 2],
-            caller: Location::caller(),
+            most,
+            caller,
         }
     }
 

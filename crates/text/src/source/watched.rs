@@ -68,14 +68,8 @@ impl WatchedFile {
             let got = "a pipe or a device, which is read once only: write what comes out of it to a file, as `cat > FILE` does";
             return wrong("a file that can be read more than once", got);
         }
-        let modified = about.modified().ok();
-        Ok(Self {
-            path: path.into(),
-            size: about.len(),
-            modified,
-            sum: OnceLock::new(),
-            read: AtomicU64::new(0),
-        })
+        let (modified, sum, read) = (about.modified().ok(), OnceLock::new(), AtomicU64::new(0));
+        Ok(Self { path: path.into(), size: about.len(), modified, sum, read })
     }
 
     /// Checks that the metadata `now` agree with the stored size and time.

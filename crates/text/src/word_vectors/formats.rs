@@ -147,16 +147,11 @@ impl VectorSearch<'_> {
         }
         let first = self.width == 0;
         let width = if first { columns(line) - 1 } else { self.width };
+        let got = || format!("{} columns in {}", columns(line), shown(line));
         if width == 0 || width > WordVectors::MAX_WIDTH {
-            let expected = format!("a word and 1 to {} numbers", WordVectors::MAX_WIDTH);
-            return Err(Reason::of(expected, format!("{} columns in {}", columns(line), shown(line))));
+            return Err(Reason::of(format!("a word and 1 to {} numbers", WordVectors::MAX_WIDTH), got()));
         }
-        let wrong = || {
-            Reason::of(
-                format!("a word and {width} numbers, as in the first line"),
-                format!("{} columns in {}", columns(line), shown(line)),
-            )
-        };
+        let wrong = || Reason::of(format!("a word and {width} numbers, as in the first line"), got());
         let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
         let mut cells = numbers.split(BLANK).filter(|cell| !cell.is_empty()).zip(1..);
         // If the word contains a space and its last part is a number, the line has more numbers than the first vector.
@@ -187,13 +182,8 @@ impl VectorSearch<'_> {
         policy: MalformedLines,
     ) -> Result<()> {
         let (mut word, mut raw, mut vector) = (Vec::new(), Vec::new(), Vec::new());
-        input
-            .by_ref()
-            .take(header.bytes as u64)
-            .read_to_end(&mut raw)
-            .map_err(|e| broken(name.into(), &e))?;
-        let size = 4 * self.width;
-        let mut at = header.bytes as u64;
+        let (size, mut at) = (4 * self.width, header.bytes as u64);
+        input.by_ref().take(at).read_to_end(&mut raw).map_err(|e| broken(name.into(), &e))?;
         for n in 1..=header.count {
             let place = || format!("{name}: vector {n}, at byte {at}");
             let failed = |e: std::io::Error| broken(place(), &e);

@@ -138,9 +138,8 @@ impl First {
         wrong_format(format!("columns of file `{}`", self.name), expected, got)
     }
 
-    /// Returns the names of the columns if the first line is a header, else `None`. In a header, the word column and
-    /// the tag column each have a known name or the name that the user set. The name of the tag column must not occur
-    /// as a tag in later lines.
+    /// Returns the names of the columns if the first line is a header: the word column and the tag column each have a known
+    /// name or the name that the user set, and the name of the tag column does not occur as a tag in later lines.
     fn header(&self, given: ColumnSettings<'_>) -> Result<Option<Vec<String>>> {
         let Some((at, line)) = self.first_line() else { return Ok(None) };
         let names: Vec<String> = cells(line, self.separator).map(plain).collect();
@@ -317,9 +316,8 @@ impl First {
         })
     }
 
-    /// Returns whether each sentence begins with a comment with `#`, and some of these comments have as many columns as
-    /// the lines of words. No other lines begin with `#`, and no cell in the tag column of these comments is also the
-    /// tag of a word.
+    /// Returns whether each sentence begins with a comment with `#`, some of them with as many columns as the lines of words,
+    /// no other lines begin with `#`, and no cell in the tag column of these comments is also the tag of a word.
     pub(crate) fn has_titles(&self, tags: usize) -> bool {
         let blocks: Vec<&[String]> = self.blocks().collect();
         let known: HashSet<&str> = self.rows().filter_map(|row| row.get(tags).copied()).collect();
@@ -332,10 +330,8 @@ impl First {
             if self.count_of(first) == self.count {
                 found.extend(cells(first, self.separator).nth(tags));
                 let mut words = first.split_whitespace();
-                seconds.insert((
-                    words.next().unwrap_or_default(),
-                    words.next().filter(|_| words.next().is_some()),
-                ));
+                let first = words.next().unwrap_or_default();
+                seconds.insert((first, words.next().filter(|_| words.next().is_some())));
             }
         }
         let same =

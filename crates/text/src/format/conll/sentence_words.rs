@@ -121,9 +121,8 @@ impl Columns {
         Box::new(Marked(Block::new(self)))
     }
 
-    /// Appends `line` to `to`, with the answer `cell` in a new last column. CoNLL-U has fixed columns, so no column is
-    /// added: the answer replaces the `_` in the tag column. If the tag column has a tag already, the answer becomes
-    /// the attribute `tags=…` in the last column (MISC).
+    /// Appends `line` to `to`, with the answer `cell` in a new last column. In CoNLL-U, which has fixed columns, the answer
+    /// replaces the `_` in the tag column or, if there is a tag, becomes the attribute `tags=…` in the last column (MISC).
     pub(crate) fn with(&self, line: &str, cell: &str, to: &mut String) {
         if self.universal {
             let cells: Vec<&str> = line.trim_end_matches(is_blank).split('\t').collect();

@@ -155,24 +155,17 @@ impl<R, F: FnMut(Vec<String>, u64) -> Result<R, Reason> + Send> Parser<R> for Ro
     fn line(&mut self, number: u64, line: &str) -> Result<Option<R>, Reason> {
         self.cells.line = number;
         let Some(row) = self.cells.line(line)? else { return Ok(None) };
-        if std::mem::take(&mut self.header) {
-            self.cells.begun = true;
-            return Ok(None);
+        let is_header = std::mem::take(&mut self.header);
+        if let Some(width) = self.width.filter(|width| !is_header && *width != row.len()) {
+            let expected = format!("{width} columns, as in most of the first records");
+            let titles = match self.cells.begun {
+                true => "",
+                false => ": `data.skip_lines` in a config leaves out title lines above a table",
+            };
+            return Err(Reason::of(expected, format!("{} in {}{titles}", row.len(), shown(line))));
         }
-        match self.width {
-            Some(width) if width != row.len() => {
-                let expected = format!("{width} columns, as in most of the first records");
-                let titles = match self.cells.begun {
-                    true => "",
-                    false => ": `data.skip_lines` in a config leaves out title lines above a table",
-                };
-                Err(Reason::of(expected, format!("{} in {}{titles}", row.len(), shown(line))))
-            }
-            _ => {
-                self.cells.begun = true;
-                (self.make)(row, number).map(Some)
-            }
-        }
+        self.cells.begun = true;
+        if is_header { Ok(None) } else { (self.make)(row, number).map(Some) }
     }
 
     fn is_open(&self) -> bool {
@@ -426,22 +419,17 @@ impl Dialect {
             Some(fit) => Ok(fit.spaced),
             None => is_spaced(file, separator, &first_rows(file, separator, Quotes::Cells)?),
         };
-        let quotes = if marks == Some(false) {
-            notes.push("quotation marks are text".to_owned());
-            Quotes::Text
-        } else if separator == '\t' && tabs && marks.is_none() {
-            if are_quoted(file)? {
-                notes.push("cells are in quotation marks, as in CSV".to_owned());
-                Quotes::Cells
-            } else {
-                Quotes::Text
+        let may_be_text = separator == '\t' && tabs && marks.is_none();
+        let (quotes, note) = match () {
+            () if marks == Some(false) => (Quotes::Text, Some("quotation marks are text".to_owned())),
+            () if may_be_text && !are_quoted(file)? => (Quotes::Text, None),
+            () if may_be_text => (Quotes::Cells, Some("cells are in quotation marks, as in CSV".to_owned())),
+            () if is_spaced()? => {
+                (Quotes::Spaced, Some(format!("spaces behind {} are left out", named(separator))))
             }
-        } else if is_spaced()? {
-            notes.push(format!("spaces behind {} are left out", named(separator)));
-            Quotes::Spaced
-        } else {
-            Quotes::Cells
+            () => (Quotes::Cells, None),
         };
+        notes.extend(note);
         Ok(Self { separator, quotes, above: file.skip_lines, notes })
     }
 
