@@ -43,7 +43,7 @@ const MAX_LINES: usize = 600;
 /// The most lines of each crate, without files of unit tests, as `benches/size` counts them. Lower a number when a crate has become
 /// smaller; raise one only if a feature is worth the lines.
 const CEILINGS: [(&str, usize); 4] =
-    [("", 119_300), ("text", 17_200), ("recipes", 10_410), ("command", 9_210)];
+    [("", 119_300), ("text", 16_980), ("recipes", 10_420), ("command", 9_230)];
 /// The one file outside of `kernels/` with `unsafe`: the trait of allocators is unsafe.
 const ALLOCATOR: &str = "command/allocator.rs";
 

@@ -12,7 +12,7 @@ use crate::detect::objects::{self, FieldLayout};
 use crate::detect::options::ReadOptions;
 use crate::format::conll::{Columns, KnownColumns, SentenceWords, joined};
 use crate::format::fields::FieldText;
-use crate::format::line_format::LineParser;
+use crate::format::line_format::{LineFormat, LineParser, LineSettings};
 use crate::format::{FieldFormat, FileFormat, FormatKind, Task, fields, json, table};
 use crate::record::projection::Projection;
 use crate::source::lines::quoted;
@@ -72,10 +72,7 @@ impl AnswerPlan {
 
     /// The plan for plain text: each line is a text.
     pub(crate) fn plain() -> Self {
-        Self {
-            blank: true,
-            ..Self::each(Box::new(|line| Ok((!line.trim().is_empty()).then(|| line.to_owned()))))
-        }
+        Self { blank: true, ..Self::each((LineFormat::DEFAULT.texts)(LineSettings::default())) }
     }
 
     /// The plan for a LIBSVM file of rows of features; blank lines and comments are not rows.
@@ -143,9 +140,8 @@ impl AnswerPlan {
             None => match by_place(file, guess, options, (texts, labels)) {
                 Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
                     options.format = Some(FileFormat::Plain);
-                    options
-                        .notes
-                        .push("one text per line, with tabs between the columns of the training".to_owned());
+                    let note = "one text per line, with tabs between the columns of the training";
+                    options.notes.push(note.to_owned());
                     return Ok(Self::plain());
                 }
                 table => table.map_err(|e| if is_set { e } else { remedied(e, texts) })?,

@@ -267,11 +267,7 @@ impl Questions {
 
     fn text(&mut self, first: Option<u64>, text: &str) -> Result<()> {
         let AnswerOutput::Text(out) = &mut self.out else { return Ok(()) };
-        let marked = match &self.records {
-            Records::Lines(lines) => lines.marked,
-            #[cfg(feature = "parquet")]
-            Records::Rows(_) => false,
-        };
+        let marked = matches!(&self.records, Records::Lines(lines) if lines.marked);
         let mark = if marked && first == Some(1) { "\u{feff}" } else { "" };
         let written = out.write_all(mark.as_bytes()).and_then(|()| out.write_all(text.as_bytes()));
         written.map_err(|e| Error::io("answers", "write", &e))

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use unpadded::data::{Field, FileLine, Fingerprint, Sample, Samples, Source};
+use unpadded::data::{Field, FileLine, Fingerprint, Limits, Sample, Samples, Source, Tokenizer, Vocabulary};
 use unpadded::{AtCaller, Error, Result, reserve};
 
 use crate::ReadOptions;
@@ -282,6 +282,15 @@ impl<R: Record, S: RecordStorage<R>> DataSet<R, S> {
         let records = self.records.pass().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
         let found = of(&mut records.map(|record| RecordText(record, text)));
         wrong.map_or(found, Err)
+    }
+
+    pub(crate) fn vocabulary_of(
+        &self,
+        text: fn(&R) -> &str,
+        tokenizer: &Tokenizer,
+        limits: &Limits,
+    ) -> Result<Vocabulary> {
+        self.with_texts(text, |texts| tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)))
     }
 }
 

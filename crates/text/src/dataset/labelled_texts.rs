@@ -90,11 +90,7 @@ impl<S: RecordStorage<LabelledText>> DataSet<LabelledText, S> {
     /// Fails as [`Vocabulary::of`] does, or if a file has an error.
     #[track_caller]
     pub fn vocabulary(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        let found = self.with_texts(
-            |text| &text.text,
-            |texts| tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)),
-        );
-        found.at_caller()
+        self.vocabulary_of(|text| &text.text, tokenizer, limits).at_caller()
     }
 
     /// Returns the distinct labels, sorted, in one pass over the texts.
@@ -183,14 +179,11 @@ mod tests {
             assert_eq!(error, expected);
         };
         let feeds = ["words", "label"];
-        message(
-            other.loader(feeds, &cut, (&words, &labels)).map(drop),
-            "token: expected one of `no`, `yes`, got `maybe`; the label of \"good\" in `some.tsv`",
-        );
-        message(
-            some.clone().hold_out(0, 1).1.loader(feeds, &cut, (&words, &labels)).map(drop),
-            "texts of `some.tsv, held out`: expected at least one, got none",
-        );
+        let expected = "token: expected one of `no`, `yes`, got `maybe`; the label of \"good\" in `some.tsv`";
+        message(other.loader(feeds, &cut, (&words, &labels)).map(drop), expected);
+        let expected = "texts of `some.tsv, held out`: expected at least one, got none";
+        let held = some.clone().hold_out(0, 1).1;
+        message(held.loader(feeds, &cut, (&words, &labels)).map(drop), expected);
         message(other.labels().map(drop), "labels in `some.tsv`: expected at least two, got only `maybe`");
         let often = Limits::default().min_count(2);
         let none = "tokens of a vocabulary: expected at least one token that occurs 2 times or more and fits into the size \

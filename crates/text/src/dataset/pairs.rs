@@ -75,7 +75,7 @@ impl<S: RecordStorage<Pair>> DataSet<Pair, S> {
     /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn sources(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        self.vocabulary(tokenizer, limits, |pair| &pair.source).at_caller()
+        self.vocabulary_of(|pair| &pair.source, tokenizer, limits).at_caller()
     }
 
     /// Returns the vocabulary of the target texts, built by [`Tokenizer::vocabulary`].
@@ -84,16 +84,7 @@ impl<S: RecordStorage<Pair>> DataSet<Pair, S> {
     /// Fails as [`Vocabulary::of`] does.
     #[track_caller]
     pub fn targets(&self, tokenizer: &Tokenizer, limits: &Limits) -> Result<Vocabulary> {
-        self.vocabulary(tokenizer, limits, |pair| &pair.target).at_caller()
-    }
-
-    fn vocabulary(
-        &self,
-        tokenizer: &Tokenizer,
-        limits: &Limits,
-        side: fn(&Pair) -> &str,
-    ) -> Result<Vocabulary> {
-        self.with_texts(side, |texts| tokenizer.vocabulary(texts, limits).map_err(|e| self.noted(e)))
+        self.vocabulary_of(|pair| &pair.target, tokenizer, limits).at_caller()
     }
 
     /// Returns a loader of batches for three feeds:
@@ -194,22 +185,13 @@ mod tests {
             pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, to], ["(", ")"]).map(drop)
         };
         assert!(load(&some, &to).is_ok());
-        refused(
-            load(&other, &to),
-            "token: expected one of `a`, `b`, got `z`; a token of \"a z\" in `some.tsv`",
-        );
-        refused(
-            load(&some, &own(&["c", "("])),
-            "special token of a vocabulary: expected a special token of this vocabulary, got `)`",
-        );
-        refused(
-            load(&some.clone().hold_out(0, 1).1, &to),
-            "pairs of `some.tsv, held out`: expected at least one, got none",
-        );
-        let often = Limits::default().min_count(2);
-        refused(
-            some.targets(&cut, &often),
-            "tokens of a vocabulary: expected at least one token that occurs 2 times",
-        );
+        let expected = "token: expected one of `a`, `b`, got `z`; a token of \"a z\" in `some.tsv`";
+        refused(load(&other, &to), expected);
+        let expected = "special token of a vocabulary: expected a special token of this vocabulary, got `)`";
+        refused(load(&some, &own(&["c", "("])), expected);
+        let expected = "pairs of `some.tsv, held out`: expected at least one, got none";
+        refused(load(&some.clone().hold_out(0, 1).1, &to), expected);
+        let expected = "tokens of a vocabulary: expected at least one token that occurs 2 times";
+        refused(some.targets(&cut, &Limits::default().min_count(2)), expected);
     }
 }

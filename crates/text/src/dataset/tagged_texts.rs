@@ -297,27 +297,17 @@ mod tests {
         let of = |tags: &'static str, labels: &'static str| {
             TaggedTexts::of_parallel(&words, &file("seq.out", tags), Some(&file("label", labels)))
         };
-        refused(
-            of("O O\n\nO\n", "a\n\nc\n"),
-            "seq.out:1: expected 3 tags, one for each word of \"play some jazz \", got 2",
-        );
-        refused(
-            of("O O O\n\nO\n", "a\nb\n"),
-            "lines of file `label`: expected 3, as many as `seq.in` has, got 2",
-        );
-        refused(
-            of("O O O\n\n", "a\nb\nc\n"),
-            "lines of file `seq.out`: expected 3, as many as `seq.in` has, got 2",
-        );
-        refused(of("O O O\n\nO\n", "a\n\n \n"), "label:3: expected a label, got a blank line");
-        refused(
-            of("O O O\n\nO\n", "a\nb\nc\n"),
-            "seq.in:2: expected words for the label \"b\", got a blank line",
-        );
-        refused(
-            of("O O O\nO\nO\n", "a\n\nc\n"),
-            "seq.out:2: expected 0 tags, one for each word of \"\", got 1",
-        );
+        let jazz = "seq.out:1: expected 3 tags, one for each word of \"play some jazz \", got 2";
+        for (tags, labels, expected) in [
+            ("O O\n\nO\n", "a\n\nc\n", jazz),
+            ("O O O\n\nO\n", "a\nb\n", "lines of file `label`: expected 3, as many as `seq.in` has, got 2"),
+            ("O O O\n\n", "a\nb\nc\n", "lines of file `seq.out`: expected 3, as many as `seq.in` has, got 2"),
+            ("O O O\n\nO\n", "a\n\n \n", "label:3: expected a label, got a blank line"),
+            ("O O O\n\nO\n", "a\nb\nc\n", "seq.in:2: expected words for the label \"b\", got a blank line"),
+            ("O O O\nO\nO\n", "a\n\nc\n", "seq.out:2: expected 0 tags, one for each word of \"\", got 1"),
+        ] {
+            refused(of(tags, labels), expected);
+        }
     }
 
     #[test]

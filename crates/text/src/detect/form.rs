@@ -106,14 +106,9 @@ impl FileForm {
                 let mut records = records(*settings);
                 let above = file.skip_lines;
                 let make = move |number, line: &str| -> Result<Option<Vec<R>>, Reason> {
-                    if number <= above {
-                        return Ok(None);
-                    }
-                    let Some(rows) = records(line)? else { return Ok(None) };
-                    rows.into_iter()
-                        .map(|mut row| make(FileRow::Cells(&mut row), number))
-                        .collect::<Result<_, _>>()
-                        .map(Some)
+                    let rows = if number > above { records(line)? } else { None };
+                    let mut make = |mut row: [String; 2]| make(FileRow::Cells(&mut row), number);
+                    rows.map(|rows| rows.into_iter().map(&mut make).collect()).transpose()
                 };
                 let found = file.records(OneLine(make))?;
                 Ok(Box::new(found.flat_map(move |records| match (records, advice) {

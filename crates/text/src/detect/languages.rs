@@ -49,8 +49,8 @@ pub(crate) fn pick(
             let what = format!("columns of file `{}`", file.name());
             let expected = format!("`{source}` and `{target}`, the languages of the training");
             let error = wrong_format(what, expected, format!("`{}`", names.join("` and `")));
-            Err(error
-                .noted("set `source` and `target` (`data.text` and `data.label` in a config) to the columns"))
+            let set = "set `source` and `target` (`data.text` and `data.label` in a config) to the columns";
+            Err(error.noted(set))
         }
         _ => Ok(found),
     }
@@ -81,9 +81,8 @@ pub(crate) fn order(paths: &mut [PathBuf; 2], options: &mut ReadOptions) -> Resu
                 let what = format!("endings of `{}` and `{}`", paths[0].display(), paths[1].display());
                 let expected = format!("`{first}` and `{second}`, the languages of the training");
                 let error = wrong_format(what, expected, format!("`{source}` and `{target}`"));
-                return Err(error.noted(
-                    "if the languages are the same, rename the files to the endings of the training",
-                ));
+                let advice = "if the languages are the same, rename the files to the endings of the training";
+                return Err(error.noted(advice));
             }
             None => options.languages = Some([source, target]),
         }

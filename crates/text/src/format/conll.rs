@@ -140,27 +140,24 @@ impl Columns {
             first.refuse_others(found.words, found.tags, words.is_some())?;
         }
         if found.count < 2 {
-            return Err(
-                first.wrong("at least two columns, a word and its tag", "one column in the first lines")
-            );
+            let expected = "at least two columns, a word and its tag";
+            return Err(first.wrong(expected, "one column in the first lines"));
         }
         if let Some(like) = like {
+            let wrong = |expected: String, got: String| {
+                Err(first.wrong(format!("{expected}, as in the file that was read before"), got))
+            };
+            let [own, other] = [&found, like].map(|of| format!("`{}`", of.names.join("`, `")));
             if like.count != found.count {
-                let expected = format!("{}, as in the file that was read before", like.count);
-                return Err(first.wrong(expected, found.count.to_string()));
+                return wrong(like.count.to_string(), found.count.to_string());
             }
             if found.header && like.header && found.names != like.names {
-                let expected = format!("`{}`, as in the file that was read before", like.names.join("`, `"));
-                return Err(first.wrong(expected, format!("`{}`", found.names.join("`, `"))));
+                return wrong(other, own);
             }
-            if let Some(names) = found.header.then_some(&found.names)
-                && first.swaps(like.words, like.tags)
-            {
+            if found.header && first.swaps(like.words, like.tags) {
                 let (words, tags) = (like.words + 1, like.tags + 1);
-                let expected = format!(
-                    "words in column {words} and tags in column {tags}, as in the file that was read before"
-                );
-                return Err(first.wrong(expected, format!("the header `{}`", names.join("`, `"))));
+                let expected = format!("words in column {words} and tags in column {tags}");
+                return wrong(expected, format!("the header {own}"));
             }
             return Ok(Self {
                 separator: found.separator,
@@ -198,9 +195,8 @@ impl Columns {
             found.notes.push("`#` before a sentence is a word");
         }
         if first.is_unbroken() {
-            found
-                .notes
-                .push("no blank line was found in the first lines, so that their words are one sentence");
+            let note = "no blank line was found in the first lines, so that their words are one sentence";
+            found.notes.push(note);
         }
         if first.marked {
             found.notes.push("lines between documents are no words");

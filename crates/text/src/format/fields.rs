@@ -277,18 +277,12 @@ pub(crate) fn label(object: &Object<'_>, name: &str, lists: bool) -> Result<Stri
     let list = match value {
         Value::List(list) if lists => list,
         Value::Object(scores) if are_scores(scores) || (lists && scores.fields.is_empty()) => {
-            let labels = scores
-                .fields
-                .iter()
-                .filter(|(_, value)| score(value) >= Some(0.5))
-                .map(|(label, _)| label.trim());
-            let labels: Vec<&str> = labels.collect();
+            let fit = scores.fields.iter().filter(|(_, value)| score(value) >= Some(0.5));
+            let labels: Vec<&str> = fit.map(|(label, _)| label.trim()).collect();
             if let Some(label) = labels.iter().find(|label| label.is_empty() || label.contains(BEHIND)) {
                 let expected = format!("a name for each score in the field `{name}`");
-                return Err(Reason::of(
-                    expected,
-                    format!("{}: no name may be empty or have U+001F", shown(label)),
-                ));
+                let got = format!("{}: no name may be empty or have U+001F", shown(label));
+                return Err(Reason::of(expected, got));
             }
             return match labels[..] {
                 _ if lists => Ok(joined(labels)),

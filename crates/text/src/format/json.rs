@@ -318,10 +318,12 @@ impl List {
         let wrong = |expected, got| Err(wrong_format(&*what, expected, got));
         match (&layout.arrangement, file.list.as_deref()) {
             (Arrangement::Lists(lists), Some(name)) if lists.iter().any(|own| own == name) => Ok(name),
-            (Arrangement::Lists(lists), Some(name)) => match lists.is_empty() {
-                true => wrong("a list of records in the object".to_owned(), "none".to_owned()),
-                false => wrong(format!("one of the lists {}", quoted(lists)), format!("`{name}`")),
-            },
+            (Arrangement::Lists(lists), Some(_)) if lists.is_empty() => {
+                wrong("a list of records in the object".to_owned(), "none".to_owned())
+            }
+            (Arrangement::Lists(lists), Some(name)) => {
+                wrong(format!("one of the lists {}", quoted(lists)), format!("`{name}`"))
+            }
             (Arrangement::Lists(lists), None) => match &lists[..] {
                 [one] => Ok(one),
                 lists => {
@@ -482,14 +484,12 @@ pub(crate) fn first(file: &TextFile, layout: &Layout, count: usize) -> Result<Ve
 }
 
 pub(crate) fn first_line(file: &TextFile, layout: &Layout) -> Result<u64> {
-    if let Arrangement::Lines = layout.arrangement {
-        let mut walk = Walk::ahead(file)?;
-        walk.peek()?;
-        return Ok(walk.line);
-    }
-    let mut list = List::open(&file.reopened(), layout)?;
-    list.walk.peek()?;
-    Ok(list.walk.line)
+    let mut walk = match layout.arrangement {
+        Arrangement::Lines => Walk::ahead(file)?,
+        _ => List::open(&file.reopened(), layout)?.walk,
+    };
+    walk.peek()?;
+    Ok(walk.line)
 }
 
 /// Reads the records of the file; `make` gets each record with the values of the wanted fields.

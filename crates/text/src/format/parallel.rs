@@ -12,24 +12,14 @@ use crate::{Pair, TextFile};
 /// A line of each file, or the index of a file whose line is malformed, and the reason.
 type ParallelLines = Result<Vec<String>, (usize, Reason)>;
 
-struct Parallel {
-    names: Vec<String>,
-    files: Vec<Lines>,
-    /// For each file, the number of lines that were read so far.
-    counts: Vec<u64>,
-}
+/// The name and the lines of each file, and the number of lines that were read so far.
+struct Parallel(Vec<(String, Lines, u64)>);
 
 impl Parallel {
-    fn of(files: &[&TextFile]) -> Result<Self> {
-        let names: Vec<String> = files.iter().map(|file| file.name()).collect();
-        let counts = vec![0; files.len()];
-        Ok(Self { names, files: files.iter().map(|file| file.lines_of()).collect::<Result<_>>()?, counts })
-    }
-
     /// Returns the next line of each file; `None` if all files end.
     fn next(&mut self) -> Result<Option<ParallelLines>> {
-        let mut lines = Vec::with_capacity(self.files.len());
-        for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
+        let mut lines = Vec::with_capacity(self.0.len());
+        for (_, file, count) in &mut self.0 {
             if let Some(line) = file.next()? {
                 *count += 1;
                 lines.push(line.map(std::borrow::Cow::into_owned));
@@ -37,7 +27,7 @@ impl Parallel {
         }
         match lines.len() {
             0 => Ok(None),
-            all if all == self.files.len() => {
+            all if all == self.0.len() => {
                 let whole =
                     |line: Result<String, Reason>| line.and_then(|line| unbroken(&line).map(|()| line));
                 let of = |(at, line)| whole(line).map_err(|reason| (at, reason));
@@ -51,19 +41,17 @@ impl Parallel {
 
     /// Returns the error for a file that has more or fewer lines than the first file.
     fn uneven(&mut self) -> Result<Option<Error>> {
-        for (file, count) in self.files.iter_mut().zip(&mut self.counts) {
+        for (_, file, count) in &mut self.0 {
             while file.next()?.is_some() {
                 *count += 1;
             }
         }
-        let [(first, all), others @ ..] = &self.names.iter().zip(&self.counts).collect::<Vec<_>>()[..] else {
-            return Ok(None);
-        };
-        let of = |(name, count): &&(&String, &u64)| {
+        let [(first, _, all), others @ ..] = &self.0[..] else { return Ok(None) };
+        let other = others.iter().find(|(_, _, count)| count != all);
+        Ok(other.map(|(name, _, count)| {
             let expected = format!("{all}, as many as `{first}` has");
             wrong_format(format!("lines of file `{name}`"), expected, count.to_string())
-        };
-        Ok(others.iter().find(|(_, count)| count != all).as_ref().map(of))
+        }))
     }
 }
 
@@ -72,7 +60,8 @@ pub(crate) fn records<R: 'static>(
     files: &[&TextFile],
     mut record: impl FnMut(u64, &[String]) -> Result<Option<R>, (usize, Reason)> + Send + 'static,
 ) -> Result<Stream<R>> {
-    let (mut lines, mut number) = (Parallel::of(files)?, 0);
+    let opened = files.iter().map(|file| Ok((file.name(), file.lines_of()?, 0)));
+    let (mut lines, mut number) = (Parallel(opened.collect::<Result<_>>()?), 0);
     let log = files.first().and_then(|file| file.skips.clone());
     Ok(to_first_error(move || {
         while let Some(found) = lines.next()? {
@@ -82,13 +71,12 @@ pub(crate) fn records<R: 'static>(
                 Ok(Some(record)) => return Ok(Some(record)),
                 // Files whose numbers of lines differ are an error at their end, since their lines do not belong together.
                 Err((at, reason)) => {
-                    let name = lines.names.get(at).map_or("", String::as_str);
+                    let Some((name, file, _)) = lines.0.get(at) else { return Ok(None) };
                     let Some(log) = &log else {
                         let error = reason.at(format!("{name}:{number}"));
                         return Err(lines.uneven()?.unwrap_or(error));
                     };
-                    let text = lines.files.get(at).map(Lines::lossy).unwrap_or_default();
-                    log.add(name, [number, 0], &reason, &text)?;
+                    log.add(name, [number, 0], &reason, &file.lossy())?;
                 }
             }
         }

@@ -196,13 +196,9 @@ impl Walk {
 
     fn next_in(&mut self, end: u8, expected: &str, first: bool) -> Result<bool> {
         match self.peek()? {
-            Some(found) if found == end => {
+            Some(found) if found == end || (found == b',' && !first) => {
                 self.pass();
-                Ok(false)
-            }
-            Some(b',') if !first => {
-                self.pass();
-                Ok(true)
+                Ok(found != end)
             }
             Some(_) if first => Ok(true),
             found => Err(self.unlike(expected, found)),

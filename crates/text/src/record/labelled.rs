@@ -232,10 +232,9 @@ fn classes(folder: Folder, path: &Path) -> Result<(Folder, Vec<String>)> {
     if !nested.is_empty() {
         let what = format!("class folders of `{}`", path.display());
         let got = format!("folders beside the texts of a class: {}", quoted(nested));
-        let error = wrong_format(what, "only texts in a class folder", got);
-        return Err(error.noted(
-            "move their texts into the class folder, or move these folders beside the class folders or away",
-        ));
+        let advice =
+            "move their texts into the class folder, or move these folders beside the class folders or away";
+        return Err(wrong_format(what, "only texts in a class folder", got).noted(advice));
     }
     let records: Vec<&str> = files().filter(top).filter(|below| has_records(below)).collect();
     if !records.is_empty() {
@@ -407,13 +406,12 @@ fn found(paths: &[PathBuf], set: &ReadOptions, window: bool) -> Result<(String, 
     }
     // Later files may have another format than the files for which the options are set.
     let of_lines = match inputs.first().filter(|_| set.told.is_none()) {
-        Some(Input::Records(_, Some(plan))) => match plan.form {
-            FileForm::Lines(..) => plan.options.format,
-            FileForm::Cells(_) | FileForm::Fields(_) | FileForm::Words(_) => None,
-        },
+        Some(Input::Records(_, Some(plan))) if matches!(plan.form, FileForm::Lines(..)) => {
+            plan.options.format
+        }
         Some(Input::Texts(_, FileForm::Lines(..), _)) => Some(FileFormat::FilePerClass),
         Some(Input::Whole(..)) => Some(FileFormat::FolderPerClass),
-        Some(Input::Records(_, None) | Input::Texts(..)) | None => None,
+        Some(Input::Records(..) | Input::Texts(..)) | None => None,
     };
     of_lines.map_or(Ok(()), |format| set.unused(format, &format!("`{name}`")))?;
     options.notes.extend(notes);

@@ -52,11 +52,9 @@ fn unlike_text(file: &TextFile, options: &ReadOptions) -> Result<Option<String>>
         let count = lines.first().map_or(0, |line| line.matches(separator).count());
         lines.len() > 2 && count > 0 && lines.iter().all(|line| line.matches(separator).count() == count)
     };
-    let is_markup = |line: &String| {
-        ["<?xml", "<!doctype", "<html", "<tei"]
-            .iter()
-            .any(|start| line.trim_start().to_lowercase().starts_with(start))
-    };
+    let starts = ["<?xml", "<!doctype", "<html", "<tei"];
+    let is_markup =
+        |line: &String| starts.iter().any(|start| line.trim_start().to_lowercase().starts_with(start));
     let other = match () {
         () if lines.first().is_some_and(is_markup) || is_fragment(&lines) => "the marks of HTML or XML",
         () if lines.iter().filter(|line| line.contains(" --> ")).count() > 1 => {
@@ -65,9 +63,8 @@ fn unlike_text(file: &TextFile, options: &ReadOptions) -> Result<Option<String>>
         () => "",
     };
     if !other.is_empty() {
-        return Ok(Some(format!(
-            "{other} are part of the text: convert the file to text if they should not be"
-        )));
+        let advice = "convert the file to text if they should not be";
+        return Ok(Some(format!("{other} are part of the text: {advice}")));
     }
     let table = [('|', "a bar"), ('\t', "a tab")].into_iter().find(|(separator, _)| even(*separator));
     Ok(table.map(|(_, name)| {
@@ -124,9 +121,8 @@ fn plan(paths: &[PathBuf], options: &ReadOptions, [window, whole]: [bool; 2]) ->
         match one {
             PathContent::File(file) => files.push(file),
             PathContent::Folder(path) => {
-                for (_, file) in Folder::open(path)?.retain(|below| !is_note(below))?.files() {
-                    files.push(file.clone());
-                }
+                let folder = Folder::open(path)?.retain(|below| !is_note(below))?;
+                files.extend(folder.files().iter().map(|(_, file)| file.clone()));
             }
         }
     }
@@ -215,10 +211,7 @@ impl PlainFiles {
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Result<String>> + Send> {
         let (mut at, bytes) = (0, self.records.bytes.clone());
         let within = move |piece: Result<String>| -> Option<Option<Result<String>>> {
-            let piece = match piece {
-                Ok(piece) => piece,
-                Err(e) => return Some(Some(Err(e))),
-            };
+            let Ok(piece) = &piece else { return Some(Some(piece)) };
             let begin = at;
             at += piece.len() as u64;
             if begin >= bytes.end {

@@ -146,9 +146,8 @@ impl Record for TaggedText {
                 let repaired = tagging.repaired(tags).unwrap_or_default();
                 rewritten += repaired.iter().zip(tags).filter(|(tag, before)| tag != before).count();
             })?;
-            options
-                .notes
-                .push(format!("tags rewritten to keep {tagging}, as conlleval reads them: {rewritten}"));
+            let note = format!("tags rewritten to keep {tagging}, as conlleval reads them: {rewritten}");
+            options.notes.push(note);
             options.tagging = Some(Box::new(tagging.clone()));
             repairs = Some(tagging);
         }

@@ -223,12 +223,8 @@ mod tests {
             b"PAR1\x15",
         ];
         for bytes in texts {
-            assert_eq!(
-                foreign(bytes).or_else(|| markup(bytes)),
-                None,
-                "{:?}",
-                String::from_utf8_lossy(bytes)
-            );
+            let found = foreign(bytes).or_else(|| markup(bytes));
+            assert_eq!(found, None, "{:?}", String::from_utf8_lossy(bytes));
         }
     }
 }

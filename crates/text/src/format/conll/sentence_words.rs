@@ -97,10 +97,8 @@ impl Columns {
         };
         if first.has_numbers(found.words) {
             let what = format!("words in column {} of file `{}`", found.words + 1, file.name());
-            let error = wrong_format(what, "words", "only numbers");
-            return Err(
-                error.noted("set `tokens` (`data.text`) to the number of the word column, counted from 1")
-            );
+            let set = "set `tokens` (`data.text`) to the number of the word column, counted from 1";
+            return Err(wrong_format(what, "words", "only numbers").noted(set));
         }
         Ok(Some(Self { brackets: false, ..found }))
     }
