@@ -58,8 +58,8 @@ pub fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool
     words > 0 && phonemes > words && 2 * phonemes > letters && 5 * signs <= 12 * phonemes
 }
 
-/// Returns a parser of lines with a word, possibly with the number of the pronunciation in brackets, and its phonemes. `#` and
-/// `;;;` begin comments. A pronunciation that is repeated, as some are without stress, is skipped.
+/// Returns a parser of lines with a word, possibly with the number of the pronunciation in brackets, and its phonemes. `#`,
+/// and `;;;` at the start of a line, begin comments. A pronunciation that is repeated, as some are without stress, is skipped.
 fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {
