@@ -137,7 +137,8 @@ impl AnswerPlan {
                 let text = Column { given: Some(name), ..**text };
                 table::Table::of(file, guess.format, options, &[text])?
             }
-            None => match by_place(file, guess, options, (texts, labels)) {
+            // A text column that the user set may be the label column of the training data.
+            None => match by_place(file, guess, options, (texts, if is_set { &[] } else { labels })) {
                 Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
                     options.format = Some(FileFormat::Plain);
                     let note = "one text per line, with tabs between the columns of the training";
@@ -469,7 +470,7 @@ fn by_place(
             (Err(e), both) => {
                 // A table with a single column has the text in this column, whatever number it has in the training data.
                 let alone = match texts {
-                    [text] => of(&[Column { given: Some("1"), ..*text }]).ok(),
+                    [text] if !labels.is_empty() => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
                 let alone = alone.filter(|table| table.picked.width == 1);
