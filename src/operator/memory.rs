@@ -80,7 +80,6 @@ pub struct CallSizes<'a> {
     pub(crate) rows: &'a dyn Fn(Extent) -> usize,
     pub(crate) stored: &'a dyn Fn(CallSlot) -> usize,
     pub(crate) longest: &'a dyn Fn(LevelId) -> usize,
-    /// The inputs, and the outputs whose gradients, are stored as whole pairs of bf16 numbers.
     pub(crate) pairs: &'a [CallSlot],
 }
 
@@ -167,8 +166,7 @@ impl CallSizes<'_> {
         level.map_or(0, |&level| (self.longest)(level))
     }
 
-    /// Returns whether the left matrix of a product is stored as whole pairs of bf16 numbers: input slot `input` or, in the
-    /// backward pass, the gradient of output slot `output`.
+    /// Returns whether the left matrix of a product is whole pairs: input slot `input`, or the gradient of output slot `output`.
     pub(crate) fn multiplies_pairs(&self, input: usize, output: usize) -> bool {
         let left = if self.pass == Pass::Forward { CallSlot::Input(input) } else { CallSlot::Output(output) };
         self.pairs.contains(&left)

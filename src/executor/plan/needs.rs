@@ -130,7 +130,6 @@ pub(crate) struct CallNeed {
     /// For the last level of each input and output: the index of a quantity. This quantity is the length of the
     /// longest sequence of the level.
     pub(crate) longest: Vec<(LevelId, usize)>,
-    /// The inputs, and the outputs whose gradients, are stored as whole pairs of bf16 numbers.
     pub(crate) pairs: Vec<CallSlot>,
 }
 

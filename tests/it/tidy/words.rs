@@ -17,11 +17,11 @@ const FIELD_NAMES: [(&str, &str); 2] = [
 ];
 
 /// How many private types end like a participle.
-const PRIVATE_PARTICIPLES: usize = 30;
+const PRIVATE_PARTICIPLES: usize = 29;
 /// How many names belong to several types that other files see.
 const VISIBLE_TWICE: usize = 67;
 /// How many names belong to several types, private types included.
-const TWICE: usize = 165;
+const TWICE: usize = 164;
 /// How many functions have a word of the second table as their name.
 const FUNCTIONS: usize = 40;
 

@@ -102,7 +102,7 @@ impl LabelNotation {
                 Ok(found.into_iter().map(Cow::Owned).collect())
             }
             Self::DecimalComma => point(cell).map(|number| vec![Cow::Owned(number)]).ok_or_else(|| {
-                Reason::of("a number with a decimal comma, as in the first records", shown(cell))
+                Reason::of("a number with a decimal comma, as in the first records of the training (write all numbers of all files alike)", shown(cell))
             }),
         }
     }

@@ -487,7 +487,7 @@ impl First {
             if let Some(mark) = [',', ';', '|'].into_iter().find(|&mark| all(&|line| has(line, mark))) {
                 let expected = "columns between tabs or spaces";
                 let got = format!(
-                    "`{mark}` in each line: replace each `{mark}` by a tab, and write a blank line behind each sentence"
+                    "`{mark}` in each line: replace each `{mark}` by a tab, write a blank line behind each sentence, and leave out its number"
                 );
                 return Err(self.wrong(expected, got));
             }
