@@ -99,9 +99,9 @@ pub fn prepare(config: &Config) -> Result<Preparation> {
     memory_limit(config, None).and_then(|memory| prepare_by(config, None, memory, false)).at_caller()
 }
 
-/// Prepares a training as [`prepare`] does, to check its data. If the texts are too few to hold some out, or to have a token that
-/// occurs `text.min_count` times, all texts are both the training and the development data, all tokens are known, and the second
-/// result is the error that [`prepare`] returns.
+/// Prepares a training as [`prepare`] does, to check its data. If the texts are too few to hold some out, all texts are both the
+/// training and the development data; if no token occurs `text.min_count` times, too, all tokens are known. The second result is
+/// then the error that [`prepare`] returns.
 ///
 /// # Errors
 /// The errors of [`prepare`], except that there are too few texts.
@@ -111,9 +111,11 @@ pub fn check_data(config: &Config) -> Result<(Preparation, Option<Error>)> {
     match prepare_by(config, None, memory, false) {
         Ok(prepared) => Ok((prepared, None)),
         Err(e) if training::is_too_few(&e) => {
-            let mut all = config.clone();
+            let (mut all, prepared) = (config.clone(), prepare_by(config, None, memory, true));
             all.text.min_count = 1;
-            prepare_by(&all, None, memory, true).map(|prepared| (prepared, Some(e))).at_caller()
+            let is_short = prepared.as_ref().is_err_and(training::is_too_few);
+            let prepared = if is_short { prepare_by(&all, None, memory, true) } else { prepared };
+            prepared.map(|prepared| (prepared, Some(e))).at_caller()
         }
         Err(e) => Err(e).at_caller(),
     }
