@@ -39,21 +39,21 @@ impl<'a> LabelSets<'a> {
         row: &[f32],
         found: &[bool],
     ) {
-        let (mut there, mut unknown, mut unlearnt) = (vec![false; found.len()], 0, false);
+        let (mut there, mut foreign, mut unlearnt) = (vec![false; found.len()], Vec::new(), false);
         let truth = labels_in(truth);
         self.bare |= truth.is_empty();
         for label in truth {
-            match self.labels.id(label).and_then(|id| there.get_mut(id as usize)) {
-                Some(there) => *there = true,
-                None => unknown += 1,
-            }
+            let known = self.labels.id(label).and_then(|id| there.get_mut(id as usize));
+            let is_known = known.map(|there| *there = true).is_some();
             if trained_id(self.labels, label).is_none() {
                 unlearnt = true;
-                if self.unseen.iter().all(|known| known.name != label) {
+                let at = self.unseen.iter().position(|of| of.name == label).unwrap_or(self.unseen.len());
+                if at == self.unseen.len() {
                     self.unseen.push(UnseenLabel::new("label", label));
+                    self.rows.push([0; 3]);
                 }
-                let known = self.unseen.iter_mut().find(|known| known.name == label);
-                known.into_iter().for_each(|known| known.add(|| Some(place())));
+                self.unseen[at].add(|| Some(place()));
+                foreign.extend((!is_known).then_some(self.labels.len() + at));
             }
         }
         let mut counts = vec![(SETS, 1.0)];
@@ -70,9 +70,13 @@ impl<'a> LabelSets<'a> {
                 counts.extend(few.then(|| (of_label(id, count), 1.0)));
             }
         }
-        // A true label that training never saw counts as not predicted.
-        counts.push((1, f64::from(unknown)));
-        let exact = f64::from(u8::from(unknown == 0 && !unlearnt && there == found));
+        // A true label that is not in the vocabulary counts as not predicted.
+        for id in foreign {
+            self.rows[id][1] += 1;
+            counts.push((1, 1.0));
+            counts.extend((id < MOST_LABELS).then(|| (of_label(id, 1), 1.0)));
+        }
+        let exact = f64::from(u8::from(!unlearnt && there == found));
         counts.push((EXACT, exact));
         self.sums.add(counts, tokens, [1.0 - exact, 1.0]);
     }
@@ -84,8 +88,9 @@ impl<'a> LabelSets<'a> {
         ];
         let row =
             |(name, [right, support, found]): (&str, [u64; 3])| ScoreRow::new(name, [right, found, support]);
-        let rows = sorted(self.labels.tokens().zip(self.rows).map(row).collect());
-        let few = self.labels.len() <= MOST_LABELS;
+        let few = self.rows.len() <= MOST_LABELS;
+        let names = self.labels.tokens().chain(self.unseen.iter().map(|label| label.name.as_str()));
+        let rows = sorted(names.zip(self.rows).map(row).collect());
         Evaluation { bare: self.bare, ..self.sums.end_by_label(&figures, few, rows, self.unseen) }
     }
 }

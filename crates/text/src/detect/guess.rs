@@ -162,6 +162,7 @@ fn has_tags(file: &TextFile) -> Result<bool> {
     let (mut rows, mut blank) = (Vec::<(usize, String)>::new(), 0);
     let mut begins_at = vec![0];
     let names = |cells: &[&str], known: &str| cells.iter().any(|cell| has_word(known, &plain(cell)));
+    let numbered = |cells: &[&str]| names(cells, "word token") && plain(cells[0]).starts_with("sentence");
     let line = OneLine(|_, line: &str| Ok(Some(line.to_owned())));
     for line in file.first_records(line)?.map_while(Result::ok).take(LOOKED_AT) {
         let separator = ['\t', ',', ';'].into_iter().find(|separator| line.contains(*separator));
@@ -178,14 +179,7 @@ fn has_tags(file: &TextFile) -> Result<bool> {
                 begins_at.push(rows.len());
             }
             // A header names the columns of a word and its tag, or of a text and its label.
-            Some(_)
-                if rows.is_empty()
-                    && cells.iter().any(|cell| plain(cell).starts_with("sentence"))
-                    && names(&cells, "word token")
-                    && names(&cells, TAGS) =>
-            {
-                return Ok(true);
-            }
+            Some(_) if rows.is_empty() && numbered(&cells) && names(&cells, TAGS) => return Ok(true),
             Some(_) if rows.is_empty() && names(&cells, TEXT) && names(&cells, LABEL) => return Ok(false),
             Some(last) => {
                 let words = cells.iter().all(|cell| !cell.contains(char::is_whitespace));
