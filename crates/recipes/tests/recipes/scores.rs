@@ -133,6 +133,20 @@ fn labels_without_training_are_named_and_wrong() -> Result<()> {
 }
 
 #[test]
+fn several_labels_without_training_are_rows_of_the_table() -> Result<()> {
+    let mut config = small(Task::Classify, &written("several.tsv", &reviews(60).concat())?, 1);
+    config.data.target = Target::Labels;
+    let more = [&reviews(20).concat(), "it was fine\tnew, good\nit was dull\tnew, newer\n"].concat();
+    let scored = of(&config, &trained(&config)?, &written("several-test.tsv", &more)?)?;
+    let rows = &scored.tables[0].rows;
+    let new: Vec<_> = rows.iter().filter(|row| row.name.starts_with("new")).collect();
+    assert!(matches!(new[..], [new, newer] if (new.support, newer.support) == (2, 1)), "{rows:?}");
+    let f1: f64 = rows.iter().map(|row| row.f1()).sum::<f64>() / rows.len() as f64;
+    assert!((scored.get("macro F1").unwrap_or(f64::NAN) - f1).abs() < 1e-12, "{scored:?}");
+    Ok(())
+}
+
+#[test]
 fn a_test_file_with_other_labels_stops_no_training() -> Result<()> {
     let mut config = small(Task::Classify, &written("own.tsv", &reviews(60).concat())?, 1);
     config.data.test = Some(written("own-test.tsv", "it was fine\tnew\nit was fine\tgood\n")?);
