@@ -250,11 +250,9 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         };
         piece.lines().filter(long).take(missing).for_each(|line| held_out.add(|| of_line(line)));
     })?;
-    for (of, got) in [("data.train", length), ("data.dev", dev_length)] {
-        if got < 2 {
-            return Err(Error::new(of, "a text of two tokens or more", got.to_string()));
-        }
-    }
+    at_least_two(&train, length)?;
+    let advice = |e: Error| if given { e } else { e.noted("add text, or set `data.dev` to a file") };
+    at_least_two(&dev, dev_length).map_err(advice)?;
     // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
     let tokens = net::known(cut.vocabulary_of(counted, &limits), config)?;

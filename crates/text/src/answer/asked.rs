@@ -469,8 +469,10 @@ fn by_place(
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
                 // A table with a single column has the text in this column, whatever number it has in the training data.
+                let is_set = labels.is_empty()
+                    && texts.iter().filter_map(|one| one.given).any(|of| of.trim().parse::<u64>().is_ok());
                 let alone = match texts {
-                    [text] if !labels.is_empty() => of(&[Column { given: Some("1"), ..*text }]).ok(),
+                    [text] if !is_set => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
                 let alone = alone.filter(|table| table.picked.width == 1);
