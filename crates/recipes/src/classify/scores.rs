@@ -188,10 +188,10 @@ mod tests {
         sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         let scored = sets.end();
-        // By hand: 2 hits, 4 true labels, 3 predicted labels; F1 is 1 for the label a, 0 for b and 2/3 for c.
+        // By hand: 2 hits, 4 true labels, 3 predicted labels; F1 is 1 for the label a, 0 for b and the unseen x, 2/3 for c.
         assert!((scored.get("micro F1").unwrap() - 4.0 / 7.0).abs() < 1e-12);
         assert!((scored.get("exact match").unwrap() - 1.0 / 3.0).abs() < 1e-12);
-        assert!((scored.get("macro F1").unwrap() - 5.0 / 9.0).abs() < 1e-12);
+        assert!((scored.get("macro F1").unwrap() - 5.0 / 12.0).abs() < 1e-12);
         assert_eq!((scored.unseen[0].name.as_str(), scored.unseen[0].count), ("x", 1));
     }
 
