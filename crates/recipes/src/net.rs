@@ -121,8 +121,7 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
     if training.patience > 0 { trainer.patience(training.patience) } else { trainer }
 }
 
-/// Subtracts a large number from the scores of classes that no training text has, so that they are never predicted. The loss needs
-/// the given scores: a right class that has such a score would have a loss of 10⁹.
+/// Subtracts 10⁹ from the scores of classes without training texts, so that none is predicted; losses take the scores before.
 pub(super) fn of_trained(net: &Builder, scores: Var, (name, classes): (&str, &Vocabulary)) -> Var {
     let of = |id| if classes.count(id) > 0 { 0.0 } else { -1e9 };
     let values: Vec<f64> = (0..classes.len() as i64).map(of).collect();

@@ -121,6 +121,7 @@ impl AnswerPlan {
     ) -> Result<Self> {
         let told = options.told.clone().unwrap_or_default();
         let is_set = !told.text.is_empty() || told.source.is_some();
+        let alone = is_set && told.label.is_empty() && told.target.is_none();
         let is_table =
             told.format.is_some() || told.separator.is_some() || FileFormat::of_name(&file.name()).is_some();
         let wrong =
@@ -138,7 +139,7 @@ impl AnswerPlan {
                 table::Table::of(file, guess.format, options, &[text])?
             }
             // A text column that the user set may be the label column of the training data.
-            None => match by_place(file, guess, options, (texts, if is_set { &[] } else { labels })) {
+            None => match by_place(file, guess, options, (texts, if alone { &[] } else { labels })) {
                 Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
                     options.format = Some(FileFormat::Plain);
                     let note = "one text per line, with tabs between the columns of the training";
@@ -469,8 +470,9 @@ fn by_place(
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
                 // A table with a single column has the text in this column, whatever number it has in the training data.
-                let is_set = labels.is_empty()
-                    && texts.iter().filter_map(|one| one.given).any(|of| of.trim().parse::<u64>().is_ok());
+                let told = options.told.iter().filter(|told| told.label.is_empty() && told.target.is_none());
+                let mut set = told.flat_map(|told| told.text.iter().chain(&told.source));
+                let is_set = set.any(|of| of.trim().parse::<u64>().is_ok());
                 let alone = match texts {
                     [text] if !is_set => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
