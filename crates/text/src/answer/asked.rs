@@ -139,7 +139,7 @@ impl AnswerPlan {
                 table::Table::of(file, guess.format, options, &[text])?
             }
             // A text column that the user set may be the label column of the training data.
-            None => match by_place(file, guess, options, (texts, if alone { &[] } else { labels })) {
+            None => match by_place(file, guess, options, (texts, if alone { &[] } else { labels }), alone) {
                 Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
                     options.format = Some(FileFormat::Plain);
                     let note = "one text per line, with tabs between the columns of the training";
@@ -449,6 +449,7 @@ fn by_place(
     guess: &Guess,
     options: &ReadOptions,
     (texts, labels): (&[Column<'_>], &[Column<'_>]),
+    alone: bool,
 ) -> Result<table::Table> {
     let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
     // The label column is detected, too, so that it is not mistaken for a text column.
@@ -470,15 +471,14 @@ fn by_place(
             (Ok(table), _) => Ok(table),
             (Err(e), both) => {
                 // A table with a single column has the text in this column, whatever number it has in the training data.
-                let told = options.told.iter().filter(|told| told.label.is_empty() && told.target.is_none());
-                let mut set = told.flat_map(|told| told.text.iter().chain(&told.source));
+                let mut set = texts.iter().filter(|_| alone).filter_map(|one| one.given);
                 let is_set = set.any(|of| of.trim().parse::<u64>().is_ok());
-                let alone = match texts {
+                let only = match texts {
                     [text] if !is_set => of(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
-                let alone = alone.filter(|table| table.picked.width == 1);
-                alone.or(both.ok()).ok_or_else(|| guess.explain(e))
+                let only = only.filter(|table| table.picked.width == 1);
+                only.or(both.ok()).ok_or_else(|| guess.explain(e))
             }
         },
     }
