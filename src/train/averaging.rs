@@ -79,52 +79,55 @@ impl Trainer {
     pub fn averaged(mut self, averaging: Averaging) -> Self {
         let told = CallerSetting::new(());
         let appended = self.append_averages(&averaging, told.line.to_string());
-        self.averaged_wrongly = appended.err().map(|error| error.called(told.line));
-        self.compiled = None;
+        self.settings.averaged_wrongly = appended.err().map(|error| error.called(told.line));
+        self.step.compiled = None;
         self
     }
 
     fn append_averages(&mut self, averaging: &Averaging, caller: String) -> Result<()> {
         let Averaging { decay, start, except } = averaging;
-        if averages(&self.state.program).next().is_some() {
+        if averages(&self.training.state.program).next().is_some() {
             return Err(Error::new("averages of the parameters", "one kind of average", "a second kind"));
         }
         if !(*decay > 0.0 && *decay <= 1.0) {
             return Err(Error::new("decay of an average", "a number above 0 and below 1", decay.to_string()));
         }
-        let mut program = self.state.program.clone();
-        let name = |param| self.state.program.var(param).name.as_str();
-        let trained: Vec<&str> = self.trained.iter().map(|&(param, _)| name(param)).collect();
+        let mut program = self.training.state.program.clone();
+        let name = |param| self.training.state.program.var(param).name.as_str();
+        let trained: Vec<&str> = self.training.trained.iter().map(|&(param, _)| name(param)).collect();
         if let Some(unknown) = except.iter().find(|except| !trained.contains(&except.as_str())) {
             let expected = format!("a trained parameter ({})", trained.join(", "));
             return Err(Error::new("parameter not to average", expected, format!("`{unknown}`")));
         }
         let start = usize::try_from(*start).unwrap_or(usize::MAX);
-        for &of in
-            self.trained.iter().filter(|(param, _)| !except.iter().any(|except| except == name(*param)))
+        for &of in self
+            .training
+            .trained
+            .iter()
+            .filter(|(param, _)| !except.iter().any(|except| except == name(*param)))
         {
             let attributes = Attributes::new().with("start", start).with("decay", *decay);
-            average(&mut program, &self.registry, of, attributes, caller.clone())?;
+            average(&mut program, &self.training.registry, of, attributes, caller.clone())?;
         }
         for (param, average) in averages(&program) {
-            let start = self.scope.value(param)?;
-            self.scope.set(average, start)?;
+            let start = self.training.scope.value(param)?;
+            self.training.scope.set(average, start)?;
         }
-        self.state.program = program;
+        self.training.state.program = program;
         Ok(())
     }
 
     /// Checks the settings of parameter averaging.
     pub(super) fn check_averages(&self) -> Result<()> {
-        self.averaged_wrongly.clone().map_or(Ok(()), Err)
+        self.settings.averaged_wrongly.clone().map_or(Ok(()), Err)
     }
 
     /// Returns the pairs (parameter, average of the parameter), by name; empty before the first step.
     pub(super) fn averages(&self) -> Vec<(String, String)> {
-        if self.state.position.step == 0 {
+        if self.training.state.position.step == 0 {
             return Vec::new();
         }
-        let names = averages(&self.state.program);
+        let names = averages(&self.training.state.program);
         names.map(|(param, average)| (param.to_owned(), average.to_owned())).collect()
     }
 
@@ -132,12 +135,12 @@ impl Trainer {
     pub(super) fn with_averages<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let mut raw: Vec<(String, Storage)> = Vec::new();
         for (param, average) in self.averages() {
-            let (value, average) = (self.scope.value(&param)?, self.scope.value(&average)?);
-            self.scope.set(&param, average)?;
+            let (value, average) = (self.training.scope.value(&param)?, self.training.scope.value(&average)?);
+            self.training.scope.set(&param, average)?;
             raw.push((param, value));
         }
         let outcome = act(self);
-        raw.into_iter().try_for_each(|(param, value)| self.scope.set(&param, value))?;
+        raw.into_iter().try_for_each(|(param, value)| self.training.scope.set(&param, value))?;
         outcome
     }
 }

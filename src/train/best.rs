@@ -20,14 +20,15 @@ impl Trainer {
     /// by the new criterion; the epoch stays the best until a later epoch is better.
     #[must_use]
     pub fn remeasure_best(mut self) -> Self {
-        self.remeasure = true;
+        self.settings.remeasure = true;
         self
     }
 
     /// Returns the criterion by which this run chooses the best epoch: the metric and the development data.
     fn criterion(&self, dev: &dyn Data) -> Result<Criterion> {
-        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
-        let metric = self.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
+        let compiled = self.step.compiled.as_ref().ok_or_else(unprepared)?;
+        let metric =
+            self.settings.objective.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
     }
 
@@ -37,18 +38,19 @@ impl Trainer {
     /// # Errors
     /// Returns an error if the checkpoint's criterion differs from this run's criterion and `remeasure_best` was not called.
     pub(super) fn must_remeasure(&self, dev: &dyn Data) -> Result<bool> {
-        let Some(best) = self.state.position.best else { return Ok(false) };
-        let Some(known) = &self.state.criterion else { return Ok(true) };
+        let Some(best) = self.training.state.position.best else { return Ok(false) };
+        let Some(known) = &self.training.state.criterion else { return Ok(true) };
         let ours = self.criterion(dev)?;
         // A metric of the same name may have other options, such as another threshold of labels.
-        let described = self.metrics.get(self.compiled.as_ref().ok_or_else(unprepared)?.selected);
-        let described = described.map(|metric| describe(&*metric.what, &self.state.program));
+        let described =
+            self.settings.objective.metrics.get(self.step.compiled.as_ref().ok_or_else(unprepared)?.selected);
+        let described = described.map(|metric| describe(&*metric.what, &self.training.state.program));
         let other = described.and_then(|ours| {
-            let theirs = self.state.metrics.iter().find(|theirs| theirs.name == ours.name)?;
+            let theirs = self.training.state.metrics.iter().find(|theirs| theirs.name == ours.name)?;
             other_metric(theirs, &ours)
         });
         let same = ours == *known && other.is_none();
-        if same || self.remeasure {
+        if same || self.settings.remeasure {
             return Ok(!same);
         }
         let so_far = format!("epoch {}, {} {:.4}", best.epoch, known.metric, best.value);
@@ -76,15 +78,15 @@ impl Trainer {
     pub(super) fn measure_best_anew(&mut self, dev: &dyn Data, console: &mut Console<'_>) -> Result<bool> {
         let criterion = self.criterion(dev)?;
         let mut value = f64::NAN;
-        if !self.state.best.is_empty() {
+        if !self.training.state.best.is_empty() {
             let last = self.kept()?;
             self.use_best()?;
             let found = self.pass(dev, Stop::WhenAsked);
-            last.into_iter().try_for_each(|(name, value)| self.scope.set(&name, value))?;
+            last.into_iter().try_for_each(|(name, value)| self.training.scope.set(&name, value))?;
             let Some(found) = found? else { return Ok(false) };
             value = found.get(&criterion.metric).unwrap_or(f64::NAN);
         }
-        let Position { best, since_best, stalled, .. } = &mut self.state.position;
+        let Position { best, since_best, stalled, .. } = &mut self.training.state.position;
         *best = best.map(|best| Best { value, ..best }).filter(|_| value.is_finite());
         if let Some(best) = best {
             console.say(&format!(
@@ -92,10 +94,10 @@ impl Trainer {
                 best.epoch, criterion.metric
             ));
         } else {
-            self.state.best.clear();
+            self.training.state.best.clear();
         }
         // Epochs that were no improvement by the old criterion no longer count for the patience.
-        if self.state.criterion.replace(criterion).is_some() {
+        if self.training.state.criterion.replace(criterion).is_some() {
             (*since_best, *stalled) = (0, 0);
         }
         Ok(true)
@@ -103,18 +105,18 @@ impl Trainer {
 
     /// Returns whether an epoch with the scores `found` is the best so far; if it is, stores its parameters.
     pub(super) fn decide(&mut self, found: &Scores, dev: &dyn Data) -> Result<bool> {
-        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
+        let compiled = self.step.compiled.as_ref().ok_or_else(unprepared)?;
         let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
         let than = |best: Best| compiled.better.than(value, best.value);
-        let better = self.state.position.best.map_or(value.is_finite(), than);
+        let better = self.training.state.position.best.map_or(value.is_finite(), than);
         if better {
-            let Position { epoch, step, .. } = self.state.position;
-            self.state.position.best = Some(Best { value, epoch: epoch + 1, step });
-            self.state.position.since_best = 0;
-            self.state.best = self.parameters()?;
-            self.state.criterion = Some(self.criterion(dev)?);
+            let Position { epoch, step, .. } = self.training.state.position;
+            self.training.state.position.best = Some(Best { value, epoch: epoch + 1, step });
+            self.training.state.position.since_best = 0;
+            self.training.state.best = self.parameters()?;
+            self.training.state.criterion = Some(self.criterion(dev)?);
         } else {
-            self.state.position.since_best += 1;
+            self.training.state.position.since_best += 1;
         }
         Ok(better)
     }
@@ -129,7 +131,7 @@ impl Trainer {
     fn kept(&mut self) -> Result<BTreeMap<String, Storage>> {
         let mut kept = self.raw_parameters()?;
         for (_, average) in self.averages() {
-            let value = self.scope.value(&average)?;
+            let value = self.training.scope.value(&average)?;
             kept.insert(average, value);
         }
         Ok(kept)
@@ -137,9 +139,10 @@ impl Trainer {
 
     fn raw_parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
         self.settle()?;
-        let kept = self.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
+        let kept =
+            self.training.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
         let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
-        names.into_iter().map(|name| Ok((name.clone(), self.scope.value(&name)?))).collect()
+        names.into_iter().map(|name| Ok((name.clone(), self.training.scope.value(&name)?))).collect()
     }
 
     /// Replaces the trainer's parameters by the parameters of the best epoch, to evaluate or predict with the best epoch. All
@@ -149,7 +152,7 @@ impl Trainer {
     /// Returns an error if no epoch has ended, or if the selected metric was not finite in any epoch.
     #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
-        if self.state.best.is_empty() {
+        if self.training.state.best.is_empty() {
             return Err(Error::of(
                 ErrorKind::Program,
                 "best parameters",
@@ -159,18 +162,23 @@ impl Trainer {
         }
         // Pending moves of rows belong to the last parameters, so they are applied before the parameters are replaced.
         self.settle()?;
-        for (name, value) in &self.state.best {
-            self.scope.set(name, value.clone())?;
+        for (name, value) in &self.training.state.best {
+            self.training.scope.set(name, value.clone())?;
         }
         for (param, average) in self.averages() {
-            let value = self.scope.value(&param)?;
-            self.scope.set(&average, value)?;
+            let value = self.training.scope.value(&param)?;
+            self.training.scope.set(&average, value)?;
         }
         Ok(())
     }
 
     /// Applies all pending [moves](crate::executor::settle) to rows of parameters.
     pub(super) fn settle(&mut self) -> Result<()> {
-        executor::settle(&self.state.program, &self.registry, &mut self.scope, self.threads)
+        executor::settle(
+            &self.training.state.program,
+            &self.training.registry,
+            &mut self.training.scope,
+            self.settings.threads,
+        )
     }
 }

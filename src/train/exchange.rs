@@ -3,9 +3,10 @@
 
 use std::ops::Range;
 
-use super::compiled::ReadRows;
 use super::parts::{PartResult, StepParts, Sums, gradients_of};
+use super::step::ReadRows;
 use super::trainer::Trainer;
+use super::training::Training;
 use crate::error::Result;
 use crate::executor::{Run, Totals};
 use crate::operator::VarId;
@@ -24,11 +25,11 @@ impl Trainer {
         doing: &str,
     ) -> Result<()> {
         if let Some(world) = self.others().cloned() {
-            let read = || self.compiled.iter().flat_map(|compiled| &compiled.read);
+            let read = || self.step.compiled.iter().flat_map(|compiled| &compiled.read);
             let mut rows = vec![Vec::new(); read().count()];
             let mine = ran.map(|()| {
                 let mut message = Message::default();
-                message.count(usize::from(self.stop.load(std::sync::atomic::Ordering::SeqCst)));
+                message.count(usize::from(self.step.stop.load(std::sync::atomic::Ordering::SeqCst)));
                 for result in results[dealt.own.clone()].iter().flatten() {
                     message.floats(&result.totals.numbers().collect::<Vec<_>>());
                     result.metrics.iter().for_each(|sums| message.sums(sums));
@@ -39,11 +40,12 @@ impl Trainer {
             let all = world.agree(doing, mine)?;
             for (rank, message) in all.iter().enumerate() {
                 let mut message = Reader(message);
-                self.stopping |= message.number()? > 0;
+                self.step.stopping |= message.number()? > 0;
                 for part in parallel::parts_of(rank, world.size(), results.len()) {
                     if dealt.occupied[part] {
                         let totals = Totals::of_numbers(&message.floats()?);
-                        let lengths: Vec<usize> = self.metrics.iter_mut().map(|m| m.sums().len()).collect();
+                        let lengths: Vec<usize> =
+                            self.settings.objective.metrics.iter_mut().map(|m| m.sums().len()).collect();
                         let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
                         // With a single part per batch, the run of the part has already added to the metrics, so no sums are
                         // sent.
@@ -53,7 +55,7 @@ impl Trainer {
                         results[part] = Some(PartResult { totals, metrics });
                     }
                 }
-                let read = self.compiled.iter().flat_map(|compiled| &compiled.read);
+                let read = self.step.compiled.iter().flat_map(|compiled| &compiled.read);
                 for (read, rows) in read.zip(&mut rows) {
                     rows.extend(message.ids(read.height)?);
                 }
@@ -82,7 +84,8 @@ impl Trainer {
             let mut gradients = gradients.filter_map(|part| part.gradient.as_selected_rows().ok());
             gradients.any(|gradient| gradient.row_ids().binary_search(&row).is_ok())
         };
-        for ReadRows { params, rows, .. } in self.compiled.iter_mut().flat_map(|compiled| &mut compiled.read)
+        for ReadRows { params, rows, .. } in
+            self.step.compiled.iter_mut().flat_map(|compiled| &mut compiled.read)
         {
             rows.sort_unstable();
             rows.dedup();
@@ -92,8 +95,8 @@ impl Trainer {
 
     /// Applies the missed updates of rows, given for each of the compiled [`ReadRows`].
     fn settle_rows(&mut self, rows: Vec<Vec<i64>>) -> Result<()> {
-        let Self { compiled, scope, state, .. } = self;
-        let read = compiled.iter_mut().flat_map(|compiled| &mut compiled.read);
+        let Training { scope, state, .. } = &mut self.training;
+        let read = self.step.compiled.iter_mut().flat_map(|compiled| &mut compiled.read);
         for (ReadRows { ids, settling, .. }, rows) in read.zip(rows).filter(|(_, rows)| !rows.is_empty()) {
             let rows = Variable::dense(Dense::from_vec(&[rows.len()], rows)?);
             settling.run(scope, &Run::train(&[(*ids, &rows)], state.position.step))?;
@@ -118,7 +121,7 @@ impl Trainer {
             }
             message.0
         });
-        let doing = format!("forward pass of step {}", self.state.position.step + 1);
+        let doing = format!("forward pass of step {}", self.training.state.position.step + 1);
         for (rank, message) in world.agree(&doing, mine)?.iter().enumerate() {
             let mut message = Reader(message);
             for part in parallel::parts_of(rank, world.size(), found.len()) {
@@ -139,9 +142,9 @@ impl Trainer {
         let Some(world) = self.others() else {
             return Ok(own.pop().and_then(|(_, sum)| sum).unwrap_or_default());
         };
-        let program = &self.state.program;
-        let mut specs = Vec::with_capacity(self.trained.len());
-        for (_, gradient) in &self.trained {
+        let program = &self.training.state.program;
+        let mut specs = Vec::with_capacity(self.training.trained.len());
+        for (_, gradient) in &self.training.trained {
             let spec = program.spec(*gradient)?;
             let shape = spec.shape.iter().map(|extent| extent.known().unwrap_or(0)).collect();
             let selected_rows = spec.storage == StorageKind::SelectedRows;
@@ -150,13 +153,14 @@ impl Trainer {
         let mut held = Vec::with_capacity(own.len());
         for (of, sum) in own {
             let gradients = |mut sum: Sums| {
-                let all = self.trained.iter().flat_map(|(param, _)| sum.remove(param).unwrap_or_default());
+                let all =
+                    self.training.trained.iter().flat_map(|(param, _)| sum.remove(param).unwrap_or_default());
                 gradients_of(all.collect())
             };
             held.push((of, sum.map(gradients)));
         }
         let sums = world.sum_gradients(doing, &dealt.occupied, &held, &specs)?;
-        let sums = self.trained.iter().zip(sums);
+        let sums = self.training.trained.iter().zip(sums);
         Ok(sums
             .map(|((param, _), gradient)| (*param, vec![WeighedGradient { gradient, factor: 1.0 }]))
             .collect())
@@ -176,15 +180,15 @@ impl Trainer {
         let mut message = Message::default();
         if of == Some(world.rank()) {
             for name in &names {
-                let value = self.scope.value(name)?.into_dense()?;
+                let value = self.training.scope.value(name)?.into_dense()?;
                 message.numbers(&value, 0..value.len())?;
             }
         }
         let all = world.gather("statistics of layers", &message.0)?;
         let mut message = Reader(all.get(of.unwrap_or(0)).map_or(&[], Vec::as_slice));
         for name in &names {
-            let like = self.scope.value(name)?;
-            self.scope.set(name, message.numbers(like.dtype(), like.shape())?)?;
+            let like = self.training.scope.value(name)?;
+            self.training.scope.set(name, message.numbers(like.dtype(), like.shape())?)?;
         }
         Ok(())
     }

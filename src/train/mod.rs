@@ -7,7 +7,6 @@ mod averaging;
 #[cfg(feature = "terminal")]
 mod bar;
 mod best;
-mod compiled;
 mod exchange;
 #[cfg(not(feature = "terminal"))]
 mod headless;
@@ -21,10 +20,13 @@ mod progress;
 mod rate;
 mod report;
 mod resume;
+mod settings;
 #[cfg(feature = "terminal")]
 mod signal;
 mod start;
+mod step;
 mod trainer;
+mod training;
 mod until;
 
 pub(crate) use crate::checkpoint::EpochScores;
@@ -57,6 +59,7 @@ use headless::{NoBar as Bar, NoInterrupts as Interrupts};
 use progress::{BatchCounts, Console, UNOPTIMISED};
 #[cfg(feature = "terminal")]
 pub use signal::{catch_interrupts, interrupt_signals};
+use training::Training;
 #[cfg(feature = "terminal")]
 use {bar::Bar, signal::Interrupts};
 
@@ -95,16 +98,17 @@ impl Trainer {
         let remeasure = self.checked(train, dev)?;
         let file = self.claim(until, remeasure)?;
         let whole_batch = self.of_batches(dev)?;
-        let resumed = self.resumed.then(|| self.state.position.clone());
-        self.resumed = false;
+        let resumed = self.training.resumed.then(|| self.training.state.position.clone());
+        self.training.resumed = false;
         let mut progress = match self.is_first() {
-            true => std::mem::take(&mut self.progress),
+            true => std::mem::take(&mut self.settings.progress),
             false => Progress::Quiet,
         };
-        let mut console = Console::new(&mut progress, until, train.batch_count(), &self.state.position);
-        if !std::mem::replace(&mut self.warned, true) {
+        let mut console =
+            Console::new(&mut progress, until, train.batch_count(), &self.training.state.position);
+        if !std::mem::replace(&mut self.step.warned, true) {
             UNOPTIMISED.into_iter().for_each(|slow| console.say(slow));
-            self.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
+            self.training.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
             self.without_gradient().iter().for_each(|warning| console.say(warning));
             self.of_parts().iter().for_each(|warning| console.say(warning));
             whole_batch.iter().for_each(|warning| console.say(warning));
@@ -117,9 +121,9 @@ impl Trainer {
             self.other_limit().iter().for_each(|line| console.say(line));
         }
         let mut last = Scores::default();
-        (self.largest, self.divided) = (MemoryUse::default(), 0);
+        (self.step.largest, self.step.divided) = (MemoryUse::default(), 0);
         let began = self.measure();
-        let ended = Interrupts::catch(&self.stop).and_then(|_caught| {
+        let ended = Interrupts::catch(&self.step.stop).and_then(|_caught| {
             if remeasure {
                 let measured = self.measure_best_anew(dev, &mut console)?;
                 self.save_checkpoint(file.as_ref())?;
@@ -129,36 +133,38 @@ impl Trainer {
             }
             self.epochs(train, dev, until, file.as_ref(), &mut console, &mut last)
         });
-        self.stop.store(false, Ordering::SeqCst);
+        self.step.stop.store(false, Ordering::SeqCst);
         let ended = ended.and_then(|ended| Ok((ended, self.measured(began)?)));
         let report = ended.map(|(ended, processes)| Report {
             ended,
-            epochs: self.state.position.epoch,
-            steps: self.state.position.step,
+            epochs: self.training.state.position.epoch,
+            steps: self.training.state.position.step,
             resumed,
-            best: self.state.position.best,
-            history: self.state.history.clone(),
+            best: self.training.state.position.best,
+            history: self.training.state.history.clone(),
             last,
             tokens: console.tokens,
             padded: console.padded,
             seconds: console.seconds().as_secs_f64(),
             tokens_per_s: console.tokens_per_s(),
             unit: self.unit(),
-            memory: self.largest,
-            divided: self.divided,
+            memory: self.step.largest,
+            divided: self.step.divided,
             processes,
         });
         drop(file);
-        if let (Ok(Report { ended: StopReason::Interrupted, .. }), Some(file)) = (&report, &self.file) {
+        if let (Ok(Report { ended: StopReason::Interrupted, .. }), Some(file)) =
+            (&report, &self.settings.file)
+        {
             console.say(&format!(
                 "interrupted; saved in `{}`, to resume at {}",
                 file.display(),
-                self.state.position
+                self.training.state.position
             ));
         }
         drop(console);
         if self.is_first() {
-            self.progress = progress;
+            self.settings.progress = progress;
         }
         report.map_err(|e| e.noted(self.where_to_resume()))
     }
@@ -181,13 +187,13 @@ impl Trainer {
             }
 
             // Trains on the batches of an epoch, from the first batch that is not finished yet.
-            let (epoch, from) = (self.state.position.epoch, self.state.position.batch);
+            let (epoch, from) = (self.training.state.position.epoch, self.training.state.position.batch);
             let batches = self.batches_of(train, Some(epoch), from)?;
             let (mut batches, given_up) = match self.others() {
                 // Several processes must stop after the same step, so the stop flag of one process must not stop the
                 // reading of its data early.
                 Some(_) => (batches, Arc::default()),
-                None => until_stopped(train, batches, &self.stop)?,
+                None => until_stopped(train, batches, &self.step.stop)?,
             };
             console.resume_clock();
             loop {
@@ -200,12 +206,12 @@ impl Trainer {
                     continue;
                 }
                 let Some(batch) = next.transpose()? else { break };
-                if until.reached(&self.state.position) {
+                if until.reached(&self.training.state.position) {
                     self.save_checkpoint(file)?;
                     return Ok(StopReason::Done);
                 }
 
-                let before = self.divided;
+                let before = self.step.divided;
                 // A step makes the forward pass, the backward pass and the updates, checks that all numbers are finite,
                 // and changes the metrics and the carried states.
                 let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches));
@@ -213,22 +219,30 @@ impl Trainer {
                     continue;
                 }
                 let made = made?;
-                if before == 0 && self.divided > 0 {
+                if before == 0 && self.step.divided > 0 {
                     console.say(&self.first_division(&made));
                 }
-                self.state.position.batch += made.batches;
-                self.state.position.step += 1;
-                self.state.position.tokens = self.state.position.tokens.saturating_add(made.tokens);
+                self.training.state.position.batch += made.batches;
+                self.training.state.position.step += 1;
+                self.training.state.position.tokens =
+                    self.training.state.position.tokens.saturating_add(made.tokens);
                 console.made(&made);
-                console.step(&self.state.position, self.state.position.rate, || scores(&self.metrics));
-                if self.every.as_ref().is_some_and(|steps| self.state.position.step.is_multiple_of(**steps)) {
+                console.step(&self.training.state.position, self.training.state.position.rate, || {
+                    scores(&self.settings.objective.metrics)
+                });
+                if self
+                    .settings
+                    .every
+                    .as_ref()
+                    .is_some_and(|steps| self.training.state.position.step.is_multiple_of(**steps))
+                {
                     console.pause_clock();
                     self.save_checkpoint(file)?;
                     console.resume_clock();
                 }
             }
             console.pause_clock();
-            if self.state.position.batch == 0 {
+            if self.training.state.position.batch == 0 {
                 return Err(Error::new("batches of an epoch of training data", "at least one", "none"));
             }
 
@@ -238,29 +252,34 @@ impl Trainer {
                 return Ok(StopReason::Interrupted);
             };
             let better = self.decide(&found, dev)?;
-            let of_train = scores(&self.metrics);
-            console.epoch(&self.state.position, [&of_train, &found], self.state.position.rate, better);
+            let of_train = scores(&self.settings.objective.metrics);
+            console.epoch(
+                &self.training.state.position,
+                [&of_train, &found],
+                self.training.state.position.rate,
+                better,
+            );
             self.lower_rate(better)?.iter().for_each(|line| console.say(line));
-            self.state.position.epoch += 1;
-            self.state.history.push(EpochScores {
-                epoch: self.state.position.epoch,
-                step: self.state.position.step,
-                rate: self.state.position.rate,
+            self.training.state.position.epoch += 1;
+            self.training.state.history.push(EpochScores {
+                epoch: self.training.state.position.epoch,
+                step: self.training.state.position.step,
+                rate: self.training.state.position.rate,
                 train: of_train.0,
                 dev: found.0.clone(),
                 best: better,
             });
             *last = found;
-            self.state.position.batch = 0;
-            self.state.carried.clear();
-            self.carried.clear();
-            self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
+            self.training.state.position.batch = 0;
+            self.training.state.carried.clear();
+            self.step.carried.clear();
+            self.settings.objective.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
             self.save_checkpoint(file)?;
-            let stops = match (&mut self.on_epoch, self.state.history.last()) {
+            let stops = match (&mut self.settings.on_epoch, self.training.state.history.last()) {
                 (Some(on_epoch), Some(scores)) => on_epoch(scores).is_break(),
                 _ => false,
             };
-            if self.agreed(stops, &format!("end of epoch {}", self.state.position.epoch))? {
+            if self.agreed(stops, &format!("end of epoch {}", self.training.state.position.epoch))? {
                 return Ok(StopReason::Stopped);
             }
         }
@@ -268,17 +287,22 @@ impl Trainer {
 
     /// Returns the reason why the training ends now; `None` if epochs or steps are left to do.
     fn over(&self, until: Until) -> Option<StopReason> {
-        let early = self.patience.as_ref().is_some_and(|epochs| self.state.position.since_best >= **epochs);
-        let done = until.reached(&self.state.position).then_some(StopReason::Done);
+        let early = self
+            .settings
+            .patience
+            .as_ref()
+            .is_some_and(|epochs| self.training.state.position.since_best >= **epochs);
+        let done = until.reached(&self.training.state.position).then_some(StopReason::Done);
         if early { Some(StopReason::Early) } else { done }
     }
 
     /// Makes one training step on a batch, on several batches, or in parts. After an error, the parameters, the carried states
     /// and the metrics are unchanged.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
-        let carried = self.state.carried.clone();
-        let sums: Vec<Vec<f64>> = self.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
-        let of_parts = self.carried.clone();
+        let carried = self.training.state.carried.clone();
+        let sums: Vec<Vec<f64>> =
+            self.settings.objective.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
+        let of_parts = self.step.carried.clone();
         let made = match self.is_in_parts() {
             false => self.fits(&batch).and_then(|fits| match fits {
                 true => self.alone(data, &batch, &carried),
@@ -287,8 +311,8 @@ impl Trainer {
             true => self.in_parts(data, batch, rest),
         };
         if made.is_err() {
-            (self.state.carried, self.carried) = (carried, of_parts);
-            for (metric, sums) in self.metrics.iter_mut().zip(&sums) {
+            (self.training.state.carried, self.step.carried) = (carried, of_parts);
+            for (metric, sums) in self.settings.objective.metrics.iter_mut().zip(&sums) {
                 restore(&mut *metric.what, sums);
             }
         }
@@ -304,11 +328,14 @@ impl Trainer {
         before: &BTreeMap<String, Variable>,
     ) -> Result<BatchCounts> {
         // The trainer's own loss, without a weight, accepts every batch; any other metric may return an error for a batch.
-        let refusing = self.metrics.len() > 1 || !self.own_loss || self.weight.is_some();
+        let refusing = self.settings.objective.metrics.len() > 1
+            || !self.settings.objective.own_loss
+            || self.settings.objective.weight.is_some();
         let stage = if refusing { Stage::Gradients } else { Stage::Updates };
-        let Self { compiled, scope, state, metrics, registry, rate, loss, trained, .. } = self;
+        let metrics = &mut self.settings.objective.metrics;
+        let Training { scope, state, registry, rate, loss, trained, .. } = &mut self.training;
         let Checkpoint { program, carried, position, .. } = state;
-        let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
+        let (compiled, step) = (self.step.compiled.as_mut().ok_or_else(unprepared)?, position.step);
         compiled.divided.iter_mut().for_each(|divided| divided.runner.executor.release());
         let of = DataBatch { data, batch };
         let failed = |scope: &mut Scope, run: &Run<'_>, e: Error| diagnosed(program, registry, scope, run, e);
@@ -363,7 +390,7 @@ impl Trainer {
         self.prepare(Some(train))?;
         let twice = std::ptr::addr_eq(train, dev);
         let held = train.held_bytes() + if twice { 0 } else { dev.held_bytes() };
-        self.held_data = (held, train.batches_ahead().max(dev.batches_ahead()));
+        self.step.held_data = (held, train.batches_ahead().max(dev.batches_ahead()));
         self.has_room()?;
         [train, dev].into_iter().try_for_each(|data| self.check(data))?;
         self.must_remeasure(dev)
@@ -395,12 +422,12 @@ impl Trainer {
     #[track_caller]
     pub fn memory(&mut self, batch: &Batch) -> Result<MemoryUse> {
         self.prepare(None).at_caller()?;
-        let compiled = self.compiled.as_mut().ok_or_else(unprepared)?;
+        let compiled = self.step.compiled.as_mut().ok_or_else(unprepared)?;
         let in_parts = compiled.parts.is_some();
         let memory = compiled.runner.memory(batch).at_caller()?;
-        let collected = std::mem::replace(&mut self.collected, memory.selected);
+        let collected = std::mem::replace(&mut self.step.collected, memory.selected);
         let memory = MemoryUse { bound: memory.bound || in_parts, ..self.with_training(memory, in_parts) };
-        self.collected = collected;
+        self.step.collected = collected;
         Ok(memory)
     }
 
@@ -435,26 +462,26 @@ impl Trainer {
         ask: impl FnOnce(&[Measure]) -> T,
     ) -> Result<Option<T>> {
         let training = self.sums_of_metrics();
-        self.collected = 0;
+        self.step.collected = 0;
         // If they were kept, the buffers of divided steps would use memory in addition to the buffers of the
         // evaluation.
-        let divided = self.compiled.iter_mut().flat_map(|compiled| &mut compiled.divided);
+        let divided = self.step.compiled.iter_mut().flat_map(|compiled| &mut compiled.divided);
         divided.for_each(|divided| divided.runner.executor.release());
-        self.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
+        self.settings.objective.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
         let found = self.settle().and_then(|()| {
             self.with_averages(|trainer| match trainer.parts_a_batch() {
                 1 => trainer.infer(data, stop),
                 _ => trainer.infer_in_parts(data, stop),
             })
         });
-        let found = found.map(|whole| whole.then(|| ask(&self.metrics)));
+        let found = found.map(|whole| whole.then(|| ask(&self.settings.objective.metrics)));
         self.restore_metrics(&training);
         found
     }
 
     /// Adds all batches of `data` to the metrics; returns `false` if an interrupt ended the pass before the end of the data.
     fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
-        let (flag, mut carried) = (self.stop.clone(), BTreeMap::new());
+        let (flag, mut carried) = (self.step.stop.clone(), BTreeMap::new());
         each_batch(data, self.batches_of(data, None, 0)?, stop.flag(&flag), |_, batch| {
             self.infer_batch(data, batch, &mut carried)
         })
@@ -468,16 +495,16 @@ impl Trainer {
         carried: &mut BTreeMap<String, Variable>,
     ) -> Result<()> {
         if self.fits(batch)? {
-            let Self { compiled, scope, metrics, .. } = self;
-            let compiled = compiled.as_mut().ok_or_else(unprepared)?;
+            let compiled = self.step.compiled.as_mut().ok_or_else(unprepared)?;
+            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.objective.metrics);
             return compiled.runner.infer(scope, DataBatch { data, batch }, BatchState { carried, metrics });
         }
         let whole = self.whole_in_evaluation()?;
         for piece in self.pieces(batch.clone(), &whole)? {
             self.fits(&piece.batch)?;
             let mut own = piece.take_states(self.runner()?, carried)?;
-            let Self { compiled, scope, metrics, .. } = self;
-            let compiled = compiled.as_mut().ok_or_else(unprepared)?;
+            let compiled = self.step.compiled.as_mut().ok_or_else(unprepared)?;
+            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.objective.metrics);
             let of = DataBatch { data, batch: &piece.batch };
             compiled.runner.infer(scope, of, BatchState { carried: &mut own, metrics })?;
             piece.put_states(own, carried)?;
@@ -487,25 +514,27 @@ impl Trainer {
 
     /// Checks data before the first batch is read.
     fn check(&self, data: &dyn Data) -> Result<()> {
-        self.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
+        self.step.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
     }
 
     /// At the first call, compiles the program. In a resumed training, checks that `train` is the data of the training so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
-        if self.compiled.is_none() {
-            self.compiled = Some(self.compile(self.is_in_parts())?);
+        if self.step.compiled.is_none() {
+            self.step.compiled = Some(self.compile(self.is_in_parts())?);
         }
-        let bound = self.state.position.step > 0 && (self.resumed || self.state.position.batch > 0);
+        let bound = self.training.state.position.step > 0
+            && (self.training.resumed || self.training.state.position.batch > 0);
         if !bound {
-            self.state.position.memory = self.memory_limit.as_deref().copied().unwrap_or(0);
+            self.training.state.position.memory =
+                self.settings.division.memory_limit.as_deref().copied().unwrap_or(0);
         }
         let Some(train) = train else { return Ok(()) };
         self.restore_sums()?;
-        let (data, known) = (train.fingerprint(), self.state.position.data);
+        let (data, known) = (train.fingerprint(), self.training.state.position.data);
         if bound && data != known {
             let expected = format!(
                 "the data of the training so far (fingerprint {known:016x}), which is at {}",
-                self.state.position
+                self.training.state.position
             );
             let got = format!("other samples, batches or another order (fingerprint {data:016x})");
             return Err(Error::new("training data", expected, got));
@@ -513,10 +542,10 @@ impl Trainer {
         if bound {
             self.check_step()?;
         }
-        self.state.position.data = data;
+        self.training.state.position.data = data;
         let [accumulate, parts] =
             [self.batches_a_step(), self.parts_a_batch()].map(|n| if n > 1 { n } else { 0 });
-        (self.state.position.accumulate, self.state.position.parts) = (accumulate, parts);
+        (self.training.state.position.accumulate, self.training.state.position.parts) = (accumulate, parts);
         Ok(())
     }
 }

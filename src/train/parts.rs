@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::compiled::{CompiledTraining, ReadRows};
 use super::pieces::Piece;
 use super::progress::BatchCounts;
+use super::step::{CompiledTraining, ReadRows};
 use super::trainer::Trainer;
+use super::training::Training;
 use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
@@ -86,7 +87,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn accumulate(mut self, batches: u64) -> Self {
-        (self.accumulate, self.compiled) = (Some(CallerSetting::new(batches)), None);
+        (self.settings.division.accumulate, self.step.compiled) = (Some(CallerSetting::new(batches)), None);
         self
     }
 
@@ -122,18 +123,24 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn parts(mut self, parts: u64) -> Self {
-        (self.parts, self.compiled) = (Some(CallerSetting::new(parts)), None);
+        (self.settings.division.parts, self.step.compiled) = (Some(CallerSetting::new(parts)), None);
         self
     }
 
     pub(super) fn batches_a_step(&self) -> u64 {
-        self.accumulate.as_deref().copied().unwrap_or(1)
+        self.settings.division.accumulate.as_deref().copied().unwrap_or(1)
     }
 
     pub(super) fn parts_a_batch(&self) -> u64 {
-        let known = self.state.position.parts;
-        let of_world = || self.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
-        self.parts.as_deref().copied().unwrap_or_else(|| if known > 0 { known } else { of_world() })
+        let known = self.training.state.position.parts;
+        let of_world =
+            || self.settings.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
+        self.settings
+            .division
+            .parts
+            .as_deref()
+            .copied()
+            .unwrap_or_else(|| if known > 0 { known } else { of_world() })
     }
 
     /// Returns whether a step has several batches or several parts.
@@ -144,7 +151,7 @@ impl Trainer {
     /// Returns a warning for each operator whose results differ between a step in parts and a step of one batch.
     pub(super) fn of_parts(&self) -> Vec<String> {
         let whole =
-            self.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(BatchLoss::whole_batch);
+            self.step.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(BatchLoss::whole_batch);
         let (batches, parts) = (self.batches_a_step(), self.parts_a_batch());
         let each = match (batches, parts) {
             (_, 1) => format!("each of the {batches} batches of a step"),
@@ -162,13 +169,18 @@ impl Trainer {
 
     /// Checks that a step has the same numbers of batches and parts as the earlier steps of the training.
     pub(super) fn check_step(&self) -> Result<()> {
-        let known = &self.state.position;
+        let known = &self.training.state.position;
         for (what, known, ours, told) in [
-            ("batches that make a step", known.accumulate, self.batches_a_step(), &self.accumulate),
-            ("parts of a batch", known.parts, self.parts_a_batch(), &self.parts),
+            (
+                "batches that make a step",
+                known.accumulate,
+                self.batches_a_step(),
+                &self.settings.division.accumulate,
+            ),
+            ("parts of a batch", known.parts, self.parts_a_batch(), &self.settings.division.parts),
         ] {
             if known.max(1) != ours {
-                let at = &self.state.position;
+                let at = &self.training.state.position;
                 let expected = format!("{}, as in the training so far, which is at {at}", known.max(1));
                 let error = Error::new(what, expected, ours.to_string());
                 return Err(told.iter().fold(error, |error, told| error.called(told.line)));
@@ -193,10 +205,10 @@ impl Trainer {
             batches.push(batch);
             next = if made.batches < self.batches_a_step() { rest.next().transpose()? } else { None };
         }
-        let step = self.state.position.step;
+        let step = self.training.state.position.step;
         self.count_collected(&batches)?;
         let dealt = self.deal(batches)?;
-        self.divided += u64::from(dealt.shares.iter().flatten().any(|piece| !piece.is_whole()));
+        self.step.divided += u64::from(dealt.shares.iter().flatten().any(|piece| !piece.is_whole()));
         // The gradients are multiplied by factors that depend on all parts. If the loss allows it, the factors are computed
         // after the gradients, else before them.
         let known = if self.loss_parts()?.is_late() { None } else { Some(self.known(data, &dealt)?) };
@@ -209,8 +221,8 @@ impl Trainer {
         self.keep_rows_without_gradient(&sums);
         self.share_results(ran, &dealt, &mut results, &format!("step {}", step + 1))?;
         let all = self.total(&results)?;
-        let Self { compiled, scope, state, .. } = self;
-        let CompiledTraining { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let Training { scope, state, .. } = &mut self.training;
+        let CompiledTraining { parts, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
         let parts = parts.as_mut().ok_or_else(unprepared)?;
         let whole = parts.whole(scope, &all, state.position.step)?;
         let alone = dealt.occupied.len() == 1 && dealt.shares[0].len() == 1;
@@ -220,8 +232,8 @@ impl Trainer {
             let sums = self.sum_of_all(sums, &dealt, &format!("gradients of step {}", step + 1))?;
             self.set_gradients(sums, factor, &whole)?;
         }
-        let Self { compiled, scope, rate, state, .. } = self;
-        let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let Training { scope, rate, state, .. } = &mut self.training;
+        let CompiledTraining { runner, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
         runner.executor.update(scope)?;
         state.position.rate = Some(runner.executor.scalar(*rate)?);
         self.share_statistics(&dealt)?;
@@ -229,7 +241,7 @@ impl Trainer {
     }
 
     fn loss_parts(&self) -> Result<&BatchLoss> {
-        self.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
+        self.step.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
     }
 
     /// Divides batches into parts. Returns the shares of this process's parts, or the shares of all parts if the rows of all
@@ -249,7 +261,7 @@ impl Trainer {
             ((0..parts).map(|_| Vec::new()).collect::<Vec<_>>(), vec![false; parts]);
         for batch in &batches {
             let lengths = self.runner()?.lengths(batch)?;
-            let dealt = match self.state.program.carried_states().next() {
+            let dealt = match self.training.state.program.carried_states().next() {
                 Some(_) => in_turn(lengths.len(), parts),
                 None => by_tokens(&lengths, parts),
             };
@@ -295,8 +307,8 @@ impl Trainer {
             Ok(sum_of(sum, &[other]))
         })?;
         let all = all.unwrap_or(zero);
-        let Self { compiled, scope, state, .. } = self;
-        let CompiledTraining { parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let Training { scope, state, .. } = &mut self.training;
+        let CompiledTraining { parts, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
         let (parts, step) = (parts.as_mut().ok_or_else(unprepared)?, state.position.step);
         let whole = match by_count {
             true => parts.of_counted(scope, &all, step)?,
@@ -315,7 +327,11 @@ impl Trainer {
         results: &mut [Option<PartResult>],
     ) -> Result<Vec<(Range<usize>, Option<Sums>)>> {
         let mut sums = Vec::new();
-        self.compiled.iter_mut().flat_map(|compiled| &mut compiled.read).for_each(|read| read.rows.clear());
+        self.step
+            .compiled
+            .iter_mut()
+            .flat_map(|compiled| &mut compiled.read)
+            .for_each(|read| read.rows.clear());
         for of in subtrees(dealt.own.clone()) {
             let mut single = |of: &Range<usize>| {
                 (of.len() == 1).then(|| {
@@ -358,7 +374,7 @@ impl Trainer {
         let several = self.parts_a_batch() > 1;
         let before = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
-            self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
+            self.settings.objective.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         }
         let mut ran = Ok(());
         for (at, piece) in shares.iter().enumerate() {
@@ -387,11 +403,11 @@ impl Trainer {
     }
 
     pub(super) fn sums_of_metrics(&mut self) -> Vec<Vec<f64>> {
-        self.metrics.iter_mut().map(|metric| metric.sums().to_vec()).collect()
+        self.settings.objective.metrics.iter_mut().map(|metric| metric.sums().to_vec()).collect()
     }
 
     pub(super) fn restore_metrics(&mut self, sums: &[Vec<f64>]) {
-        for (metric, sums) in self.metrics.iter_mut().zip(sums) {
+        for (metric, sums) in self.settings.objective.metrics.iter_mut().zip(sums) {
             restore(&mut *metric.what, sums);
         }
     }
@@ -411,7 +427,7 @@ impl Trainer {
     /// Merges the sums of the metrics over one set of batches with the sums over another set.
     pub(super) fn merge_metrics(&mut self, sums: Vec<Vec<f64>>, other: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
         self.restore_metrics(&sums);
-        for (metric, other) in self.metrics.iter_mut().zip(other) {
+        for (metric, other) in self.settings.objective.metrics.iter_mut().zip(other) {
             metric.merge(other).map_err(|e| e.called(metric.line))?;
         }
         Ok(self.sums_of_metrics())
@@ -427,8 +443,8 @@ impl Trainer {
     /// Replaces the gradients of the last run by the sums over the parts, times `factor`. The gradients of loss terms
     /// that do not depend on rows are added to the sums.
     fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
-        let Self { compiled, state, trained, .. } = self;
-        let CompiledTraining { runner, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+        let Training { state, trained, .. } = &mut self.training;
+        let CompiledTraining { runner, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
         for &(param, gradient) in trained.iter() {
             let name = &state.program.var(param).name;
             let mut sum = sums.remove(&param).unwrap_or_default();
@@ -462,8 +478,9 @@ impl Trainer {
         for piece in pieces {
             self.fits(&piece.batch)?;
             let mut carried = piece.take_states(self.runner()?, &mut all)?;
-            let Self { compiled, scope, state, registry, .. } = self;
-            let CompiledTraining { runner, parts, .. } = compiled.as_mut().ok_or_else(unprepared)?;
+            let Training { scope, state, registry, .. } = &mut self.training;
+            let CompiledTraining { runner, parts, .. } =
+                self.step.compiled.as_mut().ok_or_else(unprepared)?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
             let step = state.position.step;
             runner.seeds = parts.seeds(None, &parts.zero())?;
@@ -489,13 +506,14 @@ impl Trainer {
         seeds: Vec<(VarId, Variable)>,
         sums: &mut Sums,
     ) -> Result<Totals> {
-        self.computed = self.computed.saturating_add(piece.batch.tokens as u64);
+        self.step.computed = self.step.computed.saturating_add(piece.batch.tokens as u64);
         self.fits(&piece.batch)?;
         let mut all = std::mem::take(self.carried_of(part));
         let mut carried = piece.take_states(self.runner()?, &mut all)?;
-        let Self { compiled, scope, state, metrics, registry, trained, .. } = self;
+        let metrics = &mut self.settings.objective.metrics;
+        let Training { scope, state, registry, trained, .. } = &mut self.training;
         let Checkpoint { program, position, .. } = state;
-        let (compiled, step) = (compiled.as_mut().ok_or_else(unprepared)?, position.step);
+        let (compiled, step) = (self.step.compiled.as_mut().ok_or_else(unprepared)?, position.step);
         let parts = compiled.parts.take().ok_or_else(unprepared)?;
         compiled.runner.seeds = seeds;
         let mut totals = parts.zero();

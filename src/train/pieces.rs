@@ -156,19 +156,19 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        (self.memory_limit, self.compiled) = (Some(CallerSetting::new(bytes)), None);
+        (self.settings.division.memory_limit, self.step.compiled) = (Some(CallerSetting::new(bytes)), None);
         self
     }
 
     /// Adds the memory of the training to the memory of a run.
     pub(super) fn with_training(&self, memory: MemoryUse, in_parts: bool) -> MemoryUse {
-        self.budget(in_parts, self.collected).with_training(memory)
+        self.budget(in_parts, self.step.collected).with_training(memory)
     }
 
     /// Returns the limit and the memory beside the runs; `collected` has the bytes of the selected rows that the step collects.
     fn budget(&self, in_parts: bool, collected: usize) -> Budget {
-        let (data, ahead) = self.held_data;
-        let limit = usize::try_from(self.state.position.memory).unwrap_or(usize::MAX);
+        let (data, ahead) = self.step.held_data;
+        let limit = usize::try_from(self.training.state.position.memory).unwrap_or(usize::MAX);
         Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums(collected) } else { 0 } }
     }
 
@@ -199,12 +199,12 @@ impl Trainer {
     /// the tree of parts, one gradient to be added, and, with several parts, one message to other processes.
     /// `collected` has the bytes of the selected rows that the step collects.
     fn bytes_of_sums(&self, collected: usize) -> usize {
-        let program = &self.state.program;
+        let program = &self.training.state.program;
         let bytes = |(_, gradient): &(VarId, VarId)| {
             let spec = program.spec(*gradient).ok().filter(|spec| spec.storage == StorageKind::Dense)?;
             Some(spec.rows().known()?.saturating_mul(spec.width()).saturating_mul(spec.dtype.size_of()))
         };
-        let gradients = self.trained.iter().filter_map(bytes).fold(0, usize::saturating_add);
+        let gradients = self.training.trained.iter().filter_map(bytes).fold(0, usize::saturating_add);
         // At the end of a step, selected rows exist three times: as collected from all pieces, as merged rows, and as
         // the gradient of the update.
         let selected = collected.saturating_mul(3);
@@ -215,23 +215,23 @@ impl Trainer {
 
     /// Computes the bytes of the selected rows that the gradients of a step collect, over all batches of the step.
     pub(super) fn count_collected(&mut self, batches: &[Batch]) -> Result<()> {
-        self.collected = 0;
-        if self.state.position.memory == 0 {
+        self.step.collected = 0;
+        if self.training.state.position.memory == 0 {
             return Ok(());
         }
-        let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let runner = &mut self.step.compiled.as_mut().ok_or_else(unprepared)?.runner;
         // If a batch does not fit the model, its run returns the error.
         let selected = batches.iter().filter_map(|batch| Some(runner.memory(batch).ok()?.selected));
-        self.collected = selected.fold(0, usize::saturating_add);
+        self.step.collected = selected.fold(0, usize::saturating_add);
         Ok(())
     }
 
     /// Returns the shortage of memory for a batch; `None` if the batch fits. If the batch fits only without the buffers
     /// of earlier batches, the method releases these buffers. Call it directly before the batch runs.
     fn shortage(&mut self, batch: &Batch) -> Result<Option<Deficit>> {
-        let compiled = self.compiled.as_ref().ok_or_else(unprepared)?;
+        let compiled = self.step.compiled.as_ref().ok_or_else(unprepared)?;
         let in_parts = compiled.parts.is_some();
-        let (budget, whole) = (self.budget(in_parts, 0), self.budget(in_parts, self.collected));
+        let (budget, whole) = (self.budget(in_parts, 0), self.budget(in_parts, self.step.collected));
         if whole.limit == 0 {
             return Ok(None);
         }
@@ -239,13 +239,13 @@ impl Trainer {
         // batch does not reduce them.
         let collected = whole.sums.saturating_sub(budget.sums);
         // If a batch does not fit the model, its run returns the error.
-        let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let runner = &mut self.step.compiled.as_mut().ok_or_else(unprepared)?.runner;
         let Ok(memory) = runner.memory(batch).map(|memory| budget.with_training(memory)) else {
             return Ok(None);
         };
         let alone = MemoryUse { kept: 0, sums: whole.sums, ..memory };
-        if alone.total() > self.largest.total() {
-            self.largest = alone;
+        if alone.total() > self.step.largest.total() {
+            self.step.largest = alone;
         }
         let (needed, left) = (memory.of_batch().saturating_add(collected), budget.left(&memory));
         if left == 0 {
@@ -258,7 +258,7 @@ impl Trainer {
             }
             return Ok(None);
         }
-        let runner = &mut self.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let runner = &mut self.step.compiled.as_mut().ok_or_else(unprepared)?.runner;
         let empty = runner.share(batch, &[])?;
         let base = runner.memory(&empty).map_or(0, |memory| memory.of_batch());
         let base = base.saturating_add(collected).min(needed);
@@ -268,7 +268,7 @@ impl Trainer {
     /// Checks that the limit leaves memory for batches beside the parameters, the optimizer's state and the data.
     pub(super) fn has_room(&self) -> Result<()> {
         let budget = self.budget(self.is_in_parts(), 0);
-        let memory = budget.with_training(MemoryUse::of_program(&self.state.program));
+        let memory = budget.with_training(MemoryUse::of_program(&self.training.state.program));
         match budget.limit > 0 && budget.left(&memory) == 0 {
             true => Err(self.too_low(memory.fixed())),
             false => Ok(()),
@@ -279,12 +279,12 @@ impl Trainer {
     fn too_low(&self, fixed: usize) -> Error {
         let expected =
             format!("more than {} for parameters, optimizer and data", excess_shown(limit_of(fixed)));
-        let got = limit_shown(self.state.position.memory.into());
+        let got = limit_shown(self.training.state.position.memory.into());
         self.of_limit(Error::of(ErrorKind::Memory, "memory limit", expected, got))
     }
 
     fn of_limit(&self, error: Error) -> Error {
-        self.memory_limit.iter().fold(error, |error, told| error.called(told.line))
+        self.settings.division.memory_limit.iter().fold(error, |error, told| error.called(told.line))
     }
 
     /// Returns whether the step of a batch fits the memory limit; like [`Self::shortage`], may release buffers of
@@ -306,7 +306,7 @@ impl Trainer {
                 pieces.push(piece);
                 continue;
             };
-            if let Some(weight) = &self.weight {
+            if let Some(weight) = &self.settings.objective.weight {
                 let note = format!(
                     "the loss has a weight of each batch (`Trainer::weight`, at {}), so the batch cannot be divided",
                     weight.line
@@ -338,16 +338,17 @@ impl Trainer {
 
     /// Returns the progress line about the first step that was divided.
     pub(super) fn first_division(&self, made: &BatchCounts) -> String {
-        let limit = shown(self.state.position.memory.into());
+        let limit = shown(self.training.state.position.memory.into());
         format!(
             "memory limit {limit}: batches that do not fit are divided; the first is at {}, with {} tokens",
-            self.state.position, made.tokens
+            self.training.state.position, made.tokens
         )
     }
 
     /// Returns the progress line for a resumed training whose checkpoint has another limit than this trainer.
     pub(super) fn other_limit(&self) -> Option<String> {
-        let (known, own) = (self.state.position.memory, **self.memory_limit.as_ref()?);
+        let (known, own) =
+            (self.training.state.position.memory, **self.settings.division.memory_limit.as_ref()?);
         let known_limit = if known == 0 { "none".to_owned() } else { shown(known.into()) };
         (own != known).then(|| {
             format!(
@@ -389,7 +390,7 @@ impl Trainer {
         let expected = format!(
             "at most {} for a step, of the memory limit of {}",
             limit_shown(left as u128),
-            limit_shown(self.state.position.memory.into())
+            limit_shown(self.training.state.position.memory.into())
         );
         let lengths = self.runner().and_then(|runner| runner.lengths(batch)).unwrap_or_default();
         let (count, rows) = (lengths.len(), lengths.iter().sum::<usize>());
@@ -418,7 +419,7 @@ impl Trainer {
 
     /// Makes a step on a batch that does not fit the memory limit, with the program for steps in parts.
     pub(super) fn in_pieces(&mut self, data: &dyn Data, batch: Batch) -> Result<BatchCounts> {
-        let Some(mut whole) = self.compiled.take() else { return Err(unprepared()) };
+        let Some(mut whole) = self.step.compiled.take() else { return Err(unprepared()) };
         whole.runner.executor.release();
         let profiled = whole.runner.executor.is_profiled();
         let divided = match whole.divided.take() {
@@ -432,15 +433,15 @@ impl Trainer {
         };
         let made = match divided {
             Ok(divided) => {
-                self.compiled = Some(*divided);
+                self.step.compiled = Some(*divided);
                 let mut none: Batches = Box::new(std::iter::empty());
                 let made = self.in_parts(data, batch, &mut none);
-                whole.divided = self.compiled.take().map(Box::new);
+                whole.divided = self.step.compiled.take().map(Box::new);
                 made
             }
             Err(error) => Err(error),
         };
-        self.compiled = Some(whole);
+        self.step.compiled = Some(whole);
         made
     }
 }

@@ -40,9 +40,9 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn precision(mut self, precision: Precision) -> Self {
-        (self.precision, self.compiled) = (Some(CallerSetting::new(precision)), None);
+        (self.settings.precision, self.step.compiled) = (Some(CallerSetting::new(precision)), None);
         // A CPU without a unit for bf16 computes the products of AVX-512 by other instructions.
-        self.state.program.unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
+        self.training.state.program.unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
         self
     }
 
@@ -50,24 +50,24 @@ impl Trainer {
     /// slowly than f32. A resumed training then computes the bits of the unit in its checkpoint, on any CPU.
     #[must_use]
     pub fn allow_slow(mut self) -> Self {
-        self.allow_slow = true;
+        self.settings.allow_slow = true;
         self
     }
 
     /// Returns the unit that computes the matrix products of f32 numbers.
     pub fn unit(&self) -> MatrixUnit {
-        self.state.program.unit
+        self.training.state.program.unit
     }
 
     /// Returns an error if the CPU computes the products of the training slowly and this is not allowed.
     pub(super) fn check_precision(&self) -> Result<()> {
         let unit = self.unit();
-        if unit.is_fast() || self.allow_slow {
+        if unit.is_fast() || self.settings.allow_slow {
             return Ok(());
         }
         let note = "`Trainer::allow_slow` trains anyway, more slowly than in f32, with the same results";
         let error = no_unit(unit.precision()).noted_in_code(note);
-        Err(self.precision.iter().fold(error, |error, told| error.called(told.line)))
+        Err(self.settings.precision.iter().fold(error, |error, told| error.called(told.line)))
     }
 
     /// Returns the unit of a training that is resumed from a checkpoint.
@@ -77,7 +77,7 @@ impl Trainer {
     pub(super) fn resumed_unit(&self, from: &Checkpoint) -> Result<MatrixUnit> {
         let (ours, theirs) = (self.unit(), from.program.unit);
         let same = ours.precision() == theirs.precision();
-        if ours == theirs || same && self.allow_slow {
+        if ours == theirs || same && self.settings.allow_slow {
             return Ok(theirs);
         }
         let expected = format!("{theirs}, as in the checkpoint");

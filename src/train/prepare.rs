@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::compiled::{CompiledTraining, ReadRows};
+use super::step::{CompiledTraining, ReadRows};
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -16,7 +16,7 @@ use crate::program::{LossTerms, Var};
 impl Trainer {
     /// Returns a warning for each operator without a gradient between the loss and a trained parameter.
     pub(super) fn without_gradient(&self) -> Vec<String> {
-        let warned = self.blocked.iter().map(|operator| {
+        let warned = self.training.blocked.iter().map(|operator| {
             format!(
                 "warning: {}: parameters before this operator are not trained through it (if this is intended, call \
                  `stop_gradient` on its output)",
@@ -47,29 +47,31 @@ impl Trainer {
     /// Returns each operator that reads a whole batch and on which a metric depends, with the source line of the
     /// operator.
     pub(super) fn whole_in_evaluation(&self) -> Result<Vec<(String, String)>> {
-        let looked_at = self.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
-        whole_batch(&self.state.program, &self.registry, looked_at)
+        let looked_at =
+            self.settings.objective.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
+        whole_batch(&self.training.state.program, &self.training.registry, looked_at)
     }
 
     /// Returns the metric that decides which epoch is the best; `None` if [`Self::select`] names an unknown metric.
     pub fn selected(&self) -> Option<&dyn Metric> {
-        Some(&*self.metrics.get(self.place_of_selected()?)?.what)
+        Some(&*self.settings.objective.metrics.get(self.place_of_selected()?)?.what)
     }
 
     fn place_of_selected(&self) -> Option<usize> {
-        match &self.select {
-            None => Some(usize::from(self.metrics.len() > 1)),
-            Some(name) => self.metrics.iter().position(|metric| metric.name() == name.what),
+        match &self.settings.objective.select {
+            None => Some(usize::from(self.settings.objective.metrics.len() > 1)),
+            Some(name) => {
+                self.settings.objective.metrics.iter().position(|metric| metric.name() == name.what)
+            }
         }
     }
 
     /// Checks all settings of the trainer, and compiles its program. If `in_parts` is true, the program makes steps in
     /// parts.
     pub(super) fn compile(&self, in_parts: bool) -> Result<CompiledTraining> {
-        let Self { state, metrics, .. } = self;
-        let program = &state.program;
+        let (program, metrics) = (&self.training.state.program, &self.settings.objective.metrics);
         // Operators that were added after the trainer was made, for a metric or an output, may have recorded errors.
-        self.net.check()?;
+        self.training.net.check()?;
         for (i, metric) in metrics.iter().enumerate() {
             if metrics[..i].iter().any(|other| other.name() == metric.name()) {
                 let error = Error::new("metrics", "each name once", format!("`{}` twice", metric.name()));
@@ -91,16 +93,16 @@ impl Trainer {
                 .map_err(named)
                 .map_err(|e| e.called(metric.line))?;
         }
-        for told in &self.outputs {
+        for told in &self.settings.outputs {
             let (name, var) = &**told;
             self.made(*var).map_err(|e| e.variable(format!("output {name}")).called(told.line))?;
         }
         for (what, number) in [
-            ("patience, in epochs", &self.patience),
-            ("steps from checkpoint to checkpoint", &self.every),
-            ("batches that make a step", &self.accumulate),
-            ("parts of a batch", &self.parts),
-            ("memory limit in bytes", &self.memory_limit),
+            ("patience, in epochs", &self.settings.patience),
+            ("steps from checkpoint to checkpoint", &self.settings.every),
+            ("batches that make a step", &self.settings.division.accumulate),
+            ("parts of a batch", &self.settings.division.parts),
+            ("memory limit in bytes", &self.settings.division.memory_limit),
         ] {
             if let Some(told) = number
                 && **told == 0
@@ -112,21 +114,22 @@ impl Trainer {
         self.check_parts()?;
         self.check_rate()?;
         self.check_averages()?;
-        self.unseen.clone().map_or(Ok(()), Err)?;
+        self.settings.objective.unseen.clone().map_or(Ok(()), Err)?;
         self.check_weight()?;
         let selected = self.place_of_selected().ok_or_else(|| {
             let names: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.name())).collect();
-            let (expected, select) = (format!("one of {}", names.join(", ")), self.select.as_ref());
+            let (expected, select) =
+                (format!("one of {}", names.join(", ")), self.settings.objective.select.as_ref());
             let got = select.map_or_else(|| "none".to_owned(), |name| format!("`{}`", name.what));
             select.iter().fold(Error::new("selected metric", expected, got), |e, name| e.called(name.line))
         })?;
-        let mut wanted: Vec<VarId> = vec![self.loss.id(), self.rate];
+        let mut wanted: Vec<VarId> = vec![self.training.loss.id(), self.training.rate];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));
         let threads = Threads::new(self.threads_here())?;
         let parts = match in_parts {
             false => None,
-            true => Some(BatchLoss::new(program, &self.registry, self.terms()?, threads.clone())?),
+            true => Some(BatchLoss::new(program, &self.training.registry, self.terms()?, threads.clone())?),
         };
         wanted.extend(parts.iter().flat_map(BatchLoss::wanted));
         // With several processes, the rows that a part reads are sent to the other processes. The variables are wanted for any
@@ -139,7 +142,7 @@ impl Trainer {
         let mut read = Vec::new();
         for ids in selections.into_iter().filter(|_| self.others().is_some()) {
             let (settling, params) = program.settling_rows(ids)?;
-            let settling = Executor::on(&settling, &self.registry, &[], threads.clone())?;
+            let settling = Executor::on(&settling, &self.training.registry, &[], threads.clone())?;
             let heights = params.iter().filter_map(|&param| program.spec(param).ok()?.rows().known());
             let height = heights.min().unwrap_or(0);
             read.push(ReadRows { ids, params, height, settling, rows: Vec::new() });
@@ -147,7 +150,7 @@ impl Trainer {
         let program = parts.as_ref().map_or(program, |parts| &parts.body);
         let looked_at = metrics.iter().flat_map(|m| m.variables()).map(Var::id);
         let mut runner =
-            BatchRunner::new(Executor::on(program, &self.registry, &wanted, threads)?, looked_at);
+            BatchRunner::new(Executor::on(program, &self.training.registry, &wanted, threads)?, looked_at);
         if let Some(parts) = &parts {
             runner.seeds = parts.seeds(None, &parts.zero())?;
         }
@@ -165,22 +168,27 @@ impl Trainer {
 impl Trainer {
     /// Returns the terms of the loss, which steps in parts need.
     fn terms(&self) -> Result<LossTerms> {
-        let program = &self.state.program;
-        match &self.weight {
+        let program = &self.training.state.program;
+        match &self.settings.objective.weight {
             None => {
-                let terms = LossTerms::of(program, &self.registry, self.loss.id());
+                let terms = LossTerms::of(program, &self.training.registry, self.training.loss.id());
                 terms.map_err(|e| {
-                    let told = self.accumulate.iter().chain(&self.parts);
+                    let told = self.settings.division.accumulate.iter().chain(&self.settings.division.parts);
                     told.fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
                 })
             }
-            Some(weight) => LossTerms::weighted(program, &self.registry, self.loss.id(), weight.what.id()),
+            Some(weight) => LossTerms::weighted(
+                program,
+                &self.training.registry,
+                self.training.loss.id(),
+                weight.what.id(),
+            ),
         }
     }
 
     /// Checks that the variable of [`Self::weight`] is a single float.
     fn check_weight(&self) -> Result<()> {
-        let Some(weight) = &self.weight else { return Ok(()) };
+        let Some(weight) = &self.settings.objective.weight else { return Ok(()) };
         let one = |spec: &Spec| match spec.shape.iter().all(|extent| extent.known() == Some(1)) {
             true if spec.dtype.is_float() => Ok(()),
             _ => Err(Error::new("weight of a batch", "one float", spec.to_string())),
@@ -190,17 +198,17 @@ impl Trainer {
 
     /// Returns the spec of a variable of the trained model; an error if the variable belongs to another model.
     fn made(&self, var: Var) -> Result<&Spec> {
-        self.net.owned(var)?;
-        if var.id().0 as usize >= self.forward {
-            let got = format!("`{}`, which was made later", self.net.name_of(var));
+        self.training.net.owned(var)?;
+        if var.id().0 as usize >= self.training.forward {
+            let got = format!("`{}`, which was made later", self.training.net.name_of(var));
             return Err(Error::of(ErrorKind::Program, "variable", "a variable made before the trainer", got));
         }
-        self.state.program.spec(var.id())
+        self.training.state.program.spec(var.id())
     }
 
     /// Returns the spec of a variable of the trained model; an error if the variable is in a step block.
     fn own(&self, var: Var) -> Result<&Spec> {
-        let (spec, desc) = (self.made(var)?, self.state.program.var(var.id()));
+        let (spec, desc) = (self.made(var)?, self.training.state.program.var(var.id()));
         if desc.block != BlockId(0) {
             let got = format!("`{}`, a variable of a step block", desc.name);
             return Err(Error::of(ErrorKind::Program, "variable", "a variable of the root block", got));
@@ -256,7 +264,7 @@ impl Trainer {
 
     /// Returns the profile since [`Self::start_profile`]; `None` if no profile was started.
     pub fn take_profile(&mut self) -> Option<Profile> {
-        let compiled = self.compiled.as_mut()?;
+        let compiled = self.step.compiled.as_mut()?;
         let whole = compiled.runner.executor.take_profile()?;
         // If more runs were made for divided steps than for whole steps, returns the profile of the divided steps.
         let divided = compiled.divided.as_mut().and_then(|divided| divided.runner.executor.take_profile());
@@ -266,6 +274,6 @@ impl Trainer {
     fn compiled(&mut self) -> Result<&mut CompiledTraining> {
         self.prepare(None)?;
         let missing = || Error::of(ErrorKind::Program, "trainer", "a compiled program", "none");
-        self.compiled.as_mut().ok_or_else(missing)
+        self.step.compiled.as_mut().ok_or_else(missing)
     }
 }

@@ -64,13 +64,13 @@ impl Trainer {
     /// ```
     #[must_use]
     pub fn distributed(mut self, world: World) -> Self {
-        (self.world, self.compiled) = (Some(world), None);
+        (self.settings.world, self.step.compiled) = (Some(world), None);
         self
     }
 
     /// Returns the world of processes; `None` if this process is the only one.
     pub(super) fn others(&self) -> Option<&World> {
-        self.world.as_ref().filter(|world| world.size() > 1)
+        self.settings.world.as_ref().filter(|world| world.size() > 1)
     }
 
     /// Returns whether this process is the one that shows the progress and writes files (rank 0, or a single process).
@@ -82,8 +82,8 @@ impl Trainer {
     /// processes stop after a step in which all processes have received the message that one of them was interrupted.
     pub(super) fn is_stopping(&self) -> bool {
         match self.others() {
-            Some(_) => self.stopping,
-            None => self.stop.load(Ordering::SeqCst),
+            Some(_) => self.step.stopping,
+            None => self.step.stop.load(Ordering::SeqCst),
         }
     }
 
@@ -102,8 +102,11 @@ impl Trainer {
     }
 
     pub(super) fn check_parts(&self) -> Result<()> {
-        let (parts, size) = (self.parts_a_batch(), self.world.as_ref().map_or(1, World::size) as u64);
-        let called = |error: Error| self.parts.iter().fold(error, |error, told| error.called(told.line));
+        let (parts, size) =
+            (self.parts_a_batch(), self.settings.world.as_ref().map_or(1, World::size) as u64);
+        let called = |error: Error| {
+            self.settings.division.parts.iter().fold(error, |error, told| error.called(told.line))
+        };
         if !parts.is_power_of_two() || parts > MOST_PARTS {
             let expected = format!("a power of two up to {MOST_PARTS}");
             return Err(called(Error::new("parts of a batch", expected, parts.to_string())));
@@ -119,11 +122,11 @@ impl Trainer {
     /// Returns the number of threads of this process; by default, the processes on a machine share its cores equally.
     pub(super) fn threads_here(&self) -> usize {
         match self.others() {
-            Some(world) if self.threads == 0 => {
+            Some(world) if self.settings.threads == 0 => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 (cores / world.sharers()).max(1)
             }
-            _ => self.threads,
+            _ => self.settings.threads,
         }
     }
 
@@ -131,7 +134,7 @@ impl Trainer {
     pub(super) fn of_processes(&self) -> Option<String> {
         let world = self.others()?;
         let parts = self.parts_a_batch();
-        let why = if self.parts.is_some() {
+        let why = if self.settings.division.parts.is_some() {
             ""
         } else {
             " (results depend on the number of parts, which `parts` sets)"
@@ -141,7 +144,7 @@ impl Trainer {
 
     /// Begins to measure the work of this process for the report of the run.
     pub(super) fn measure(&mut self) -> (Instant, Traffic) {
-        self.computed = 0;
+        self.step.computed = 0;
         (Instant::now(), self.others().map(World::traffic).unwrap_or_default())
     }
 
@@ -153,7 +156,7 @@ impl Trainer {
         let waited = now.waited.saturating_sub(before.waited).as_secs_f64();
         let sent = now.sent.saturating_sub(before.sent);
         let mut message = Message::default();
-        message.floats(&[self.computed as f64, sent as f64, seconds, waited]);
+        message.floats(&[self.step.computed as f64, sent as f64, seconds, waited]);
         let of = |message: &Vec<u8>| match Reader(message).floats()?[..] {
             [tokens, sent, seconds, waited] => {
                 Ok(Process { tokens: tokens as u64, sent: sent as u64, seconds, waited })
@@ -167,15 +170,15 @@ impl Trainer {
     /// 0 to all processes.
     pub(super) fn synchronize(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
-        self.carried.clear();
-        self.stopping = false;
+        self.step.carried.clear();
+        self.step.stopping = false;
         // The processes may run on different machines with different limits. All processes use the smallest limit,
         // because all must divide a batch in the same way.
-        let own = self.memory_limit.as_deref().copied().unwrap_or(u64::MAX);
+        let own = self.settings.division.memory_limit.as_deref().copied().unwrap_or(u64::MAX);
         let all = world.agree("memory limit", Ok(own.to_le_bytes().to_vec()))?;
         let least = all.iter().filter_map(|bytes| Some(u64::from_le_bytes(bytes[..].try_into().ok()?))).min();
         if let Some(least) = least.filter(|&least| least != own) {
-            self.memory_limit = Some(CallerSetting::new(least));
+            self.settings.division.memory_limit = Some(CallerSetting::new(least));
         }
         let mine = self.described_to_others(train, dev, until);
         let all = world.agree("settings of the training", mine.map(String::into_bytes))?;
@@ -204,42 +207,45 @@ impl Trainer {
             true => Ok(()),
             false => Checkpoint::from_bytes(&all[0]).and_then(|state| self.take(state)),
         };
-        let resumed = self.resumed;
+        let resumed = self.training.resumed;
         // The state of rank 0 may have another number of parts, so the program must be compiled again.
-        self.compiled = None;
+        self.step.compiled = None;
         world.agree("state of the training", taken.map(|()| Vec::new()))?;
-        self.resumed = self.agreed(resumed && self.is_first(), "state of the training")?;
+        self.training.resumed = self.agreed(resumed && self.is_first(), "state of the training")?;
         Ok(())
     }
 
     /// Returns the settings that all processes must share, one per line.
     fn described_to_others(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<String> {
         let fingerprint = |bytes: &[u8]| format!("fingerprint {:08x}", crc32fast::hash(bytes));
-        let program = self.state.program.to_bytes()?;
-        let name = |var: VarId| self.state.program.var(var).name.as_str();
-        let metrics: Vec<&str> = self.metrics.iter().map(|metric| metric.name()).collect();
-        let plateau = self.plateau.as_deref().map_or(String::new(), |of| {
+        let program = self.training.state.program.to_bytes()?;
+        let name = |var: VarId| self.training.state.program.var(var).name.as_str();
+        let metrics: Vec<&str> = self.settings.objective.metrics.iter().map(|metric| metric.name()).collect();
+        let plateau = self.settings.rates.plateau.as_deref().map_or(String::new(), |of| {
             format!("factor {}, patience {}, least {}", of.factor, of.patience, of.least)
         });
         let number = |told: &Option<CallerSetting<u64>>| told.as_deref().copied().unwrap_or_default();
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
-            format!("seed: {}", self.state.program.seed),
+            format!("seed: {}", self.training.state.program.seed),
             format!("precision of the matrix products: {}", self.unit()),
             format!("program: {}", fingerprint(&program)),
             format!("training data: fingerprint {:016x}", train.fingerprint()),
             format!("development data: fingerprint {:016x}", dev.fingerprint()),
             format!("metrics: {}", metrics.join(", ")),
-            format!("selected metric: {}", self.select.as_ref().map_or("", |select| &select.what)),
-            format!("parts of a batch: {}", number(&self.parts)),
+            format!(
+                "selected metric: {}",
+                self.settings.objective.select.as_ref().map_or("", |select| &select.what)
+            ),
+            format!("parts of a batch: {}", number(&self.settings.division.parts)),
             format!("batches that make a step: {}", self.batches_a_step()),
             format!("end: {until:?}"),
-            format!("steps from checkpoint to checkpoint: {}", number(&self.every)),
-            format!("patience: {}", number(&self.patience)),
+            format!("steps from checkpoint to checkpoint: {}", number(&self.settings.every)),
+            format!("patience: {}", number(&self.settings.patience)),
             format!("plateau: {plateau}"),
             format!(
                 "weight of a batch: {}",
-                self.weight.as_ref().map_or("", |weight| name(weight.what.id()))
+                self.settings.objective.weight.as_ref().map_or("", |weight| name(weight.what.id()))
             ),
         ]
         .join("\n"))
@@ -248,21 +254,24 @@ impl Trainer {
     /// Returns a checksum of the state of the training.
     fn digest(&mut self) -> Result<u64> {
         let mut sum = crc32fast::Hasher::new();
-        sum.update(format!("{:?} {:?}", self.state.position, self.state.criterion).as_bytes());
+        sum.update(
+            format!("{:?} {:?}", self.training.state.position, self.training.state.criterion).as_bytes(),
+        );
         for name in self.persistent() {
-            let program = &self.state.program;
+            let program = &self.training.state.program;
             let var = program.find(&name).map(|id| program.var(id));
             let dtype = var.filter(|var| !var.is_row_sparse()).and_then(|var| Some(var.spec()?.dtype));
             match dtype {
                 // The numbers are read without a copy of the whole value, because a table may take half of the memory.
-                Some(DType::F32) => {
-                    self.scope.read::<f32, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits().into()))?
-                }
+                Some(DType::F32) => self
+                    .training
+                    .scope
+                    .read::<f32, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits().into()))?,
                 Some(DType::F64) => {
-                    self.scope.read::<f64, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits()))?
+                    self.training.scope.read::<f64, _>(&name, |x| digest_of(&mut sum, x, |x| x.to_bits()))?
                 }
                 _ => {
-                    let value = self.scope.value(&name)?;
+                    let value = self.training.scope.value(&name)?;
                     if let Storage::SelectedRows(rows) = &value {
                         rows.row_ids().iter().for_each(|id| sum.update(&id.to_le_bytes()));
                     }
@@ -278,13 +287,13 @@ impl Trainer {
 
     /// Serializes the state of the training as a checkpoint.
     fn as_bytes(&mut self) -> Result<Vec<u8>> {
-        self.with_sums(|trainer| trainer.state.bytes_from(&mut trainer.scope))
+        self.with_sums(|trainer| trainer.training.state.bytes_from(&mut trainer.training.scope))
     }
 
     /// Returns the names of the statistics of layers: variables that a training step updates with values of its forward
     /// pass.
     pub(super) fn statistics(&self) -> Vec<String> {
-        let program = &self.state.program;
+        let program = &self.training.state.program;
         let forward: Vec<_> = program
             .root()
             .ops
@@ -302,34 +311,36 @@ impl Trainer {
     pub(super) fn carried_of(&mut self, part: usize) -> &mut BTreeMap<String, Variable> {
         let parts = self.parts_a_batch() as usize;
         if parts == 1 {
-            return &mut self.state.carried;
+            return &mut self.training.state.carried;
         }
-        if self.carried.len() != parts {
-            self.carried = (0..parts).map(|part| of_part(&self.state.carried, part, parts)).collect();
+        if self.step.carried.len() != parts {
+            self.step.carried =
+                (0..parts).map(|part| of_part(&self.training.state.carried, part, parts)).collect();
         }
-        &mut self.carried[part]
+        &mut self.step.carried[part]
     }
 
     /// Joins the carried states of all parts into the carried states of the whole batch, for a checkpoint.
     pub(super) fn gather_carried(&mut self) -> Result<()> {
         let parts = self.parts_a_batch() as usize;
-        if parts == 1 || self.state.program.carried_states().next().is_none() {
+        if parts == 1 || self.training.state.program.carried_states().next().is_none() {
             return Ok(());
         }
         let names: Vec<String> = self
+            .training
             .state
             .program
             .carried_states()
-            .map(|state| self.state.program.var(state.before).name.clone())
+            .map(|state| self.training.state.program.var(state.before).name.clone())
             .collect();
         if let Some(world) = self.others().cloned() {
             let own = parallel::parts_of(world.rank(), world.size(), parts);
             let mut message = Message::default();
-            let known = self.carried.len() == parts;
+            let known = self.step.carried.len() == parts;
             message.count(usize::from(known));
             for part in own.filter(|_| known) {
                 for name in &names {
-                    let value = self.carried[part].get(name).map(|value| value.storage().numbers());
+                    let value = self.step.carried[part].get(name).map(|value| value.storage().numbers());
                     message.count(value.map_or(0, |value| value.rows()));
                     value.map_or(Ok(()), |value| message.numbers(value, 0..value.len()))?;
                 }
@@ -343,26 +354,26 @@ impl Trainer {
                 for part in parallel::parts_of(rank, world.size(), parts) {
                     for name in &names {
                         let rows = message.number()? as usize;
-                        let program = &self.state.program;
+                        let program = &self.training.state.program;
                         let like = program.find(name).ok_or_else(unprepared)?;
                         let spec = program.spec(like)?;
                         let mut shape: Vec<usize> =
                             spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();
                         shape.iter_mut().take(1).for_each(|first| *first = rows);
                         let value = message.numbers(spec.dtype, &shape)?;
-                        self.carried[part].insert(name.clone(), Variable::new(value, None)?);
+                        self.step.carried[part].insert(name.clone(), Variable::new(value, None)?);
                     }
                 }
             }
         }
-        if self.carried.len() != parts {
+        if self.step.carried.len() != parts {
             return Ok(());
         }
         for name in names {
             let of_parts: Vec<&Variable> =
-                self.carried.iter().filter_map(|states| states.get(&name)).collect();
+                self.step.carried.iter().filter_map(|states| states.get(&name)).collect();
             if let Some(whole) = joined(&of_parts)? {
-                self.state.carried.insert(name, whole);
+                self.training.state.carried.insert(name, whole);
             }
         }
         Ok(())
@@ -374,12 +385,12 @@ impl Trainer {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();
         let own = others.as_ref().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
-        let carries = self.state.program.carried_states().next().is_some();
+        let carries = self.training.state.program.carried_states().next().is_some();
         let zero = self.sums_of_metrics();
         let mut sums = vec![zero; parts];
         let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];
         let alone = if others.is_some() { Stop::Never } else { stop };
-        let flag = self.stop.clone();
+        let flag = self.step.stop.clone();
         let ran = each_batch(data, self.batches_of(data, None, 0)?, alone.flag(&flag), |number, batch| {
             let dealt = match carries {
                 true => in_turn(self.runner()?.sequences(batch), parts),
@@ -408,7 +419,7 @@ impl Trainer {
         if let Some(world) = others {
             let mine = ran.map(|_| {
                 let mut message = Message::default();
-                message.count(usize::from(self.stop.load(Ordering::SeqCst)));
+                message.count(usize::from(self.step.stop.load(Ordering::SeqCst)));
                 sums[own].iter().flatten().for_each(|sums| message.sums(sums));
                 message.0
             });
@@ -428,7 +439,7 @@ impl Trainer {
     }
 
     pub(super) fn runner(&self) -> Result<&crate::predict::BatchRunner> {
-        Ok(&self.compiled.as_ref().ok_or_else(unprepared)?.runner)
+        Ok(&self.step.compiled.as_ref().ok_or_else(unprepared)?.runner)
     }
 }
 

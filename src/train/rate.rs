@@ -37,7 +37,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn plateau(mut self, plateau: Plateau) -> Self {
-        self.plateau = Some(CallerSetting::new(plateau));
+        self.settings.rates.plateau = Some(CallerSetting::new(plateau));
         self.adjustable()
     }
 
@@ -69,7 +69,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn rate_by(mut self, factor: impl Fn(&Position) -> f64 + 'static) -> Self {
-        self.rate_by = Some(CallerSetting::new(Box::new(factor)));
+        self.settings.rates.rate_by = Some(CallerSetting::new(Box::new(factor)));
         self.adjustable()
     }
 
@@ -81,57 +81,67 @@ impl Trainer {
     /// other shares of the base rate, such as a cosine over more steps, stays an error, since the rate would jump.
     #[must_use]
     pub fn change_rate(mut self) -> Self {
-        self.change_rate = true;
+        self.settings.rates.change_rate = true;
         self
     }
 
     /// Returns the learning rate of the last step, after the schedule, the plateau and the function of
     /// [`rate_by`](Self::rate_by); `None` before the first step.
     pub fn rate(&self) -> Option<f64> {
-        self.state.position.rate
+        self.training.state.position.rate
     }
 
     /// Adds a state variable to the program: the factor by which the learning rate is multiplied. If the optimizer has no
     /// learning rate to multiply, `fit` returns the error.
     fn adjustable(mut self) -> Self {
-        if optimizer::adjustable(&mut self.state.program, self.rate).is_ok()
-            && self.scope.value(RATE_SCALE).is_err()
+        if optimizer::adjustable(&mut self.training.state.program, self.training.rate).is_ok()
+            && self.training.scope.value(RATE_SCALE).is_err()
         {
             // Setting a scalar cannot fail.
-            self.scope.set(RATE_SCALE, one()).ok();
+            self.training.scope.set(RATE_SCALE, one()).ok();
         }
-        self.compiled = None;
+        self.step.compiled = None;
         self
     }
 
     /// Checks the settings that change the learning rate.
     pub(super) fn check_rate(&self) -> Result<()> {
-        let line =
-            self.plateau.as_ref().map(|told| told.line).or(self.rate_by.as_ref().map(|told| told.line));
+        let line = self.settings.rates.plateau.as_ref().map(|told| told.line).or(self
+            .settings
+            .rates
+            .rate_by
+            .as_ref()
+            .map(|told| told.line));
         let Some(line) = line else { return Ok(()) };
-        let base = optimizer::base_rate(&self.state.program, self.rate).map_err(|e| e.called(line))?;
-        self.plateau.as_ref().map_or(Ok(()), |told| told.check(base).map_err(|e| e.called(told.line)))
+        let base = optimizer::base_rate(&self.training.state.program, self.training.rate)
+            .map_err(|e| e.called(line))?;
+        self.settings
+            .rates
+            .plateau
+            .as_ref()
+            .map_or(Ok(()), |told| told.check(base).map_err(|e| e.called(told.line)))
     }
 
     /// Lowers the learning rate after an epoch if the plateau schedule's patience is over; returns the message about the
     /// change.
     pub(super) fn lower_rate(&mut self, better: bool) -> Result<Option<String>> {
-        let Some(Plateau { factor, patience, least }) = self.plateau.as_deref().copied() else {
+        let Some(Plateau { factor, patience, least }) = self.settings.rates.plateau.as_deref().copied()
+        else {
             return Ok(None);
         };
-        let stalled = &mut self.state.position.stalled;
+        let stalled = &mut self.training.state.position.stalled;
         *stalled = if better { 0 } else { *stalled + 1 };
         if *stalled < patience {
             return Ok(None);
         }
         *stalled = 0;
-        let base = optimizer::base_rate(&self.state.program, self.rate)?;
+        let base = optimizer::base_rate(&self.training.state.program, self.training.rate)?;
         let scale = self.scale()?;
         let lower = (f64::from(scale) * factor).max(least / base) as f32;
         if lower >= scale {
             return Ok(None);
         }
-        self.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![lower])?)?;
+        self.training.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![lower])?)?;
         let epochs = if patience == 1 { "an epoch".to_owned() } else { format!("{patience} epochs") };
         Ok(Some(format!(
             "no better for {epochs}: base rate lowered from {} to {}",
@@ -142,22 +152,22 @@ impl Trainer {
 
     /// Makes a step at the learning rate multiplied by the user's function; restores the rate's scale afterwards.
     pub(super) fn at_rate<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let Some(told) = &self.rate_by else { return step(self) };
-        let factor = (**told)(&self.state.position);
+        let Some(told) = &self.settings.rates.rate_by else { return step(self) };
+        let factor = (**told)(&self.training.state.position);
         if !(factor.is_finite() && factor >= 0.0) {
-            let what = format!("factor of the learning rate at {}", self.state.position);
+            let what = format!("factor of the learning rate at {}", self.training.state.position);
             return Err(Error::new(what, "a finite number from 0", factor.to_string()).called(told.line));
         }
         let scale = self.scale()?;
         let product = (f64::from(scale) * factor) as f32;
-        self.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![product])?)?;
+        self.training.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![product])?)?;
         let made = step(self);
-        self.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![scale])?)?;
+        self.training.scope.set(RATE_SCALE, Dense::from_vec(&[], vec![scale])?)?;
         made
     }
 
     fn scale(&mut self) -> Result<f32> {
-        Ok(self.scope.get(RATE_SCALE)?.as_slice::<f32>()?[0])
+        Ok(self.training.scope.get(RATE_SCALE)?.as_slice::<f32>()?[0])
     }
 }
 

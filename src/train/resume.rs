@@ -32,7 +32,7 @@ impl Trainer {
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let target = Target::find(path.as_ref()).at_caller()?;
-        let held = self.held.as_ref().is_some_and(|held| held.is(&target));
+        let held = self.training.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
         target.check().at_caller()?;
         // With several processes, `fit` has gathered the carried states before it returned.
@@ -49,35 +49,37 @@ impl Trainer {
     /// Adds the sums of the metrics to the state, as a checkpoint file needs them; calls `act`, then removes the sums.
     pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
-        for metric in &mut self.metrics {
+        for metric in &mut self.settings.objective.metrics {
             let name = metric.name().to_owned();
-            self.state.position.keep_sums(&name, metric.sums());
+            self.training.state.position.keep_sums(&name, metric.sums());
         }
-        self.state.metrics = self.described();
+        self.training.state.metrics = self.described();
         let outcome = act(self);
-        self.state.position.clear_sums();
+        self.training.state.position.clear_sums();
         outcome
     }
 
     fn save_whole(&mut self, target: &Target) -> Result<()> {
         let refused = |e: Error, name: &str| e.noted("nothing was saved").variable(name);
         for name in self.persistent() {
-            self.scope.value(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
+            self.training.scope.value(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
         }
-        for (name, value) in &self.state.best {
+        for (name, value) in &self.training.state.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
-        self.state.save_to(&mut self.scope, target)
+        self.training.state.save_to(&mut self.training.scope, target)
     }
 
     /// Locks the file of [`Self::checkpoint`] for this training and checks that it can be written. Returns `None` if there is
     /// no file or this run will save nothing.
     pub(super) fn claim(&mut self, until: Until, remeasure: bool) -> Result<Option<Target>> {
-        let held = self.held.take();
+        let held = self.training.held.take();
         // Even a finished training saves if the best epoch is evaluated again; it may then also train further, since the
         // patience starts again.
         let saves = remeasure || self.over(until).is_none();
-        let Some(file) = self.file.as_deref().filter(|_| saves && self.is_first()) else { return Ok(None) };
+        let Some(file) = self.settings.file.as_deref().filter(|_| saves && self.is_first()) else {
+            return Ok(None);
+        };
         let target = held.map_or_else(|| Target::find(file)?.lock(), Ok)?;
         target.check()?;
         Ok(Some(target))
@@ -89,7 +91,7 @@ impl Trainer {
         self.gather_carried()?;
         let Some(file) = file else { return Ok(()) };
         self.save_to(file)?;
-        self.saved = Some(self.state.position.clone());
+        self.training.saved = Some(self.training.state.position.clone());
         Ok(())
     }
 
@@ -110,18 +112,18 @@ impl Trainer {
     #[track_caller]
     pub fn resume(&mut self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        self.held = None;
+        self.training.held = None;
         // The file is locked before it is read. Without the lock, another training could save to the file after this
         // read, and the next save of this training would overwrite that save.
-        let own = self.file.as_deref().and_then(|file| Target::find(file).ok());
+        let own = self.settings.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
         let checkpoint = Checkpoint::load(path)?;
         self.take(checkpoint)
             .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
             .at_caller()?;
-        self.saved = held.is_some().then(|| self.state.position.clone());
-        self.held = held;
+        self.training.saved = held.is_some().then(|| self.training.state.position.clone());
+        self.training.held = held;
         Ok(())
     }
 
@@ -153,7 +155,7 @@ impl Trainer {
         }
         // Vocabularies are compared before the programs: another vocabulary changes shapes in the program, and the error about
         // the vocabulary is clearer than the error about a shape.
-        let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
+        let (ours, theirs) = (&self.training.state.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
             if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
                 let what = format!("vocabulary `{name}`");
@@ -161,7 +163,7 @@ impl Trainer {
                 return Err(Error::new(what, expected, got).noted(note));
             }
         }
-        let (ours, theirs) = (self.state.program.seed, from.program.seed);
+        let (ours, theirs) = (self.training.state.program.seed, from.program.seed);
         if ours != theirs {
             let expected = format!("{theirs}, as in the checkpoint");
             let error = Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string());
@@ -169,10 +171,10 @@ impl Trainer {
         }
         let unit = self.resumed_unit(&from)?;
         from.program.unit = self.unit();
-        if let Some(difference) = self.state.program.difference(&from.program) {
+        if let Some(difference) = self.training.state.program.difference(&from.program) {
             let steps = from.position.step;
-            let jump = optimizer::other_past(&self.state.program, &from.program, steps)?;
-            let beside = renew_rate(&self.state.program, &mut from);
+            let jump = optimizer::other_past(&self.training.state.program, &from.program, steps)?;
+            let beside = renew_rate(&self.training.state.program, &mut from);
             if let (None, Some((before, after))) = (&beside, jump) {
                 let expected =
                     format!("the schedule of the model being built for the {steps} finished steps");
@@ -181,9 +183,9 @@ impl Trainer {
                 let error = Error::of(ErrorKind::Program, "learning-rate schedule", expected, got);
                 return Err(error.noted_in_code(NEW_SCHEDULE));
             }
-            if beside.is_some() || !self.change_rate {
+            if beside.is_some() || !self.settings.rates.change_rate {
                 let expected = "the program of the model being built";
-                let told = beside.clone().filter(|_| self.change_rate).unwrap_or(difference);
+                let told = beside.clone().filter(|_| self.settings.rates.change_rate).unwrap_or(difference);
                 let error = Error::of(ErrorKind::Program, "program", expected, told);
                 return Err(if beside.is_none() { error.noted_in_code(OTHER_RATE) } else { error });
             }
@@ -191,27 +193,28 @@ impl Trainer {
         for (name, value) in from.tensors.iter().chain(&from.best) {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
         }
-        from.restore(&mut self.scope)?;
+        from.restore(&mut self.training.scope)?;
         let Checkpoint { best, criterion, history, carried, position, metrics, .. } = from;
-        let ours = std::mem::take(&mut self.state);
+        let ours = std::mem::take(&mut self.training.state);
         // The checkpoint's descriptions of metrics are checked when the sums of the metrics are restored; the next save
         // replaces the descriptions.
-        self.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
-        self.state.program.unit = unit;
-        self.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
-        self.carried.clear();
+        self.training.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
+        self.training.state.program.unit = unit;
+        self.settings.objective.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
+        self.step.carried.clear();
         // The training in the checkpoint may have another number of parts, so the program must be compiled again.
-        self.compiled = None;
-        self.resumed = true;
+        self.step.compiled = None;
+        self.training.resumed = true;
         Ok(())
     }
 
     /// Restores the sums of the metrics over the finished batches of the epoch. Returns an error if the checkpoint has a
     /// different metric of the same name, because the sums would mix two metrics.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
-        for metric in &mut self.metrics {
-            let Some(sums) = self.state.position.sums_of(metric.name()) else { continue };
-            let (ours, theirs) = (describe(&*metric.what, &self.state.program), &self.state.metrics);
+        for metric in &mut self.settings.objective.metrics {
+            let Some(sums) = self.training.state.position.sums_of(metric.name()) else { continue };
+            let (ours, theirs) =
+                (describe(&*metric.what, &self.training.state.program), &self.training.state.metrics);
             let theirs = theirs.iter().find(|known| known.name == metric.name());
             if let Some((expected, got)) = theirs.and_then(|theirs| other_metric(theirs, &ours)) {
                 let what = format!(
@@ -227,7 +230,7 @@ impl Trainer {
             }
             sums.fill(metric.sums());
         }
-        self.state.position.clear_sums();
+        self.training.state.position.clear_sums();
         Ok(())
     }
 
@@ -242,16 +245,16 @@ impl Trainer {
     }
 
     fn bare(&mut self) -> Result<Checkpoint> {
-        let mut whole = Checkpoint { metrics: self.described(), ..self.state.clone() };
+        let mut whole = Checkpoint { metrics: self.described(), ..self.training.state.clone() };
         if whole.best.is_empty() {
             // The checkpoint applies pending moves of rows to its copies. This process alone must not apply them to the
             // training, since the processes of a distributed training would then have different numbers.
             for name in self.persistent() {
-                let value = self.scope.value(&name)?;
+                let value = self.training.scope.value(&name)?;
                 whole.tensors.insert(name, value);
             }
         }
-        let bare = whole.for_inference(&self.registry)?;
+        let bare = whole.for_inference(&self.training.registry)?;
         for (name, value) in &bare.tensors {
             value.check_finite("parameter of the model").map_err(|e| e.variable(name))?;
         }
@@ -260,21 +263,26 @@ impl Trainer {
 
     /// Returns the descriptions of the metrics for a checkpoint file.
     fn described(&self) -> Vec<MetricDesc> {
-        self.metrics.iter().map(|metric| describe(&*metric.what, &self.state.program)).collect()
+        self.settings
+            .objective
+            .metrics
+            .iter()
+            .map(|metric| describe(&*metric.what, &self.training.state.program))
+            .collect()
     }
 
     pub(super) fn persistent(&self) -> Vec<String> {
-        let kept = self.state.program.vars().filter(|(_, v)| v.persistable);
+        let kept = self.training.state.program.vars().filter(|(_, v)| v.persistable);
         kept.map(|(_, v)| v.name.clone()).collect()
     }
 
     /// Returns the end of an error message: the position of the last checkpoint.
     pub(super) fn where_to_resume(&self) -> String {
-        match (&self.file, &self.saved) {
+        match (&self.settings.file, &self.training.saved) {
             (Some(file), Some(saved)) => format!("the checkpoint in `{}` is at {saved}", file.display()),
             (Some(file), None) => format!("no checkpoint was saved in `{}` yet", file.display()),
-            (None, _) if !self.is_first() => format!("the training is at {}", self.state.position),
-            (None, _) => format!("the training is at {}; it has no checkpoint", self.state.position),
+            (None, _) if !self.is_first() => format!("the training is at {}", self.training.state.position),
+            (None, _) => format!("the training is at {}; it has no checkpoint", self.training.state.position),
         }
     }
 }

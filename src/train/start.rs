@@ -82,7 +82,7 @@ impl Trainer {
     /// differences); or if a value is not finite. After an error, the model is unchanged.
     #[track_caller]
     pub fn load_parameters(&mut self, from: &Checkpoint) -> Result<()> {
-        let from = &from.predicting_copy(&self.registry).at_caller()?;
+        let from = &from.predicting_copy(&self.training.registry).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         let differences = found.differences();
         if !differences.is_empty() {
@@ -116,7 +116,7 @@ impl Trainer {
     /// not finite. After an error, the model is unchanged.
     #[track_caller]
     pub fn load_fitting_parameters(&mut self, from: &Checkpoint) -> Result<LoadedParameters> {
-        let from = &from.predicting_copy(&self.registry).at_caller()?;
+        let from = &from.predicting_copy(&self.training.registry).at_caller()?;
         let (given, found) = self.compare(from).at_caller()?;
         if found.loaded.is_empty() {
             let expected = "at least one parameter that fits the model by name and shape";
@@ -152,17 +152,17 @@ impl Trainer {
     #[cfg(feature = "safetensors")]
     fn load_safetensors_file(&mut self, path: &Path, names: &Names) -> Result<ImportReport> {
         self.not_begun()?;
-        let (values, imported) = read(path, names, &self.state.program, Purpose::Training)?;
-        values.into_iter().try_for_each(|(name, value)| self.scope.set(&name, value))?;
+        let (values, imported) = read(path, names, &self.training.state.program, Purpose::Training)?;
+        values.into_iter().try_for_each(|(name, value)| self.training.scope.set(&name, value))?;
         Ok(imported)
     }
 
     /// Checks that this training has made no step: after a step, the optimizer's state would not fit other parameters.
     fn not_begun(&self) -> Result<()> {
-        if self.state.position.step == 0 {
+        if self.training.state.position.step == 0 {
             return Ok(());
         }
-        let got = format!("a trainer at {}", self.state.position);
+        let got = format!("a trainer at {}", self.training.state.position);
         let expected = "a trainer before its first step";
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
@@ -176,7 +176,7 @@ impl Trainer {
         let given = if from.best.is_empty() { &from.tensors } else { &from.best };
         let given: Parameters<'_> =
             given.iter().map(|(name, value)| (&**name, value)).filter(|(name, _)| !state(name)).collect();
-        let (ours, theirs) = (&self.state.vocabularies, &from.vocabularies);
+        let (ours, theirs) = (&self.training.state.vocabularies, &from.vocabularies);
         let other = |name: &&String| {
             theirs.get(*name).is_some_and(|other| other.fingerprint() != ours[*name].fingerprint())
         };
@@ -213,7 +213,7 @@ impl Trainer {
         for (name, value) in values() {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
         }
-        values().try_for_each(|(name, value)| self.scope.set(name, value.clone()))
+        values().try_for_each(|(name, value)| self.training.scope.set(name, value.clone()))
     }
 }
 

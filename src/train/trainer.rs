@@ -1,6 +1,5 @@
 //! The trainer: the settings and the state of a training.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::panic::Location;
@@ -8,23 +7,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::compiled::CompiledTraining;
-use super::plateau::Plateau;
 use super::progress::Progress;
+use super::settings::{Objective, Settings};
+use super::step::Step;
+use super::training::Training;
 use super::until::Steps;
 use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
 use crate::error::{CallerSetting, Error, Result};
-use crate::executor::{MemoryUse, Scope};
+use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
-use crate::operator::{Precision, Registry, VarId};
 use crate::optimizer::Optimizer;
-use crate::parallel::World;
 use crate::predict::Measure;
 use crate::program::transform::blocked::blocked;
 use crate::program::{Builder, Program, Var};
-use crate::tensor::{Storage, Variable};
-use crate::wire::Target;
+use crate::tensor::Storage;
 
 /// A trainer of a program: it runs epochs, evaluations and early stopping, and saves checkpoints.
 ///
@@ -66,86 +63,10 @@ use crate::wire::Target;
 /// gradient that is not finite is detected before any update. The error names the operator, the variable and the line of the
 /// program that first produced such a number.
 pub struct Trainer {
-    pub(super) net: Builder,
-    pub(super) registry: Registry,
-    /// The checkpoint of this training, without the tensors, which are in `scope`.
-    pub(super) state: Checkpoint,
-    /// The number of variables of the program before the backward operators were appended.
-    pub(super) forward: usize,
-    pub(super) loss: Var,
-    /// The variable of [`Self::weight`], which weighs the losses of batches; `None` if `weight` was not called.
-    pub(super) weight: Option<CallerSetting<Var>>,
-    /// Whether the first metric is the trainer's own loss; `false` if a user's metric named `loss` replaces it.
-    pub(super) own_loss: bool,
-    /// The error for a loss that cannot be computed over several batches; it has the line that made the trainer. `None` if the
-    /// loss can be computed batch by batch.
-    pub(super) unseen: Option<Error>,
-    /// The trained parameters: pairs (parameter, gradient).
-    pub(super) trained: Vec<(VarId, VarId)>,
-    /// The variable of the learning rate.
-    pub(super) rate: VarId,
-    pub(super) scope: Scope,
-    pub(super) compiled: Option<CompiledTraining>,
-
-    pub(super) threads: usize,
-    /// The metrics; the loss is the first one.
-    pub(super) metrics: Vec<Measure>,
-    pub(super) select: Option<CallerSetting<String>>,
-    pub(super) outputs: Vec<CallerSetting<(String, Var)>>,
-    pub(super) file: Option<PathBuf>,
-    pub(super) every: Option<CallerSetting<u64>>,
-    pub(super) patience: Option<CallerSetting<u64>>,
-    pub(super) on_epoch: Option<OnEpoch>,
-    pub(super) accumulate: Option<CallerSetting<u64>>,
-    pub(super) parts: Option<CallerSetting<u64>>,
-    pub(super) memory_limit: Option<CallerSetting<u64>>,
-    pub(super) precision: Option<CallerSetting<Precision>>,
-    /// Whether [`Self::allow_slow`] was called.
-    pub(super) allow_slow: bool,
-    /// The bytes of the selected rows that the gradients of the current step in parts collect; 0 while no step in parts
-    /// runs.
-    pub(super) collected: usize,
-    /// The computed memory of the largest step of this run, and the number of steps that were divided.
-    pub(super) largest: MemoryUse,
-    pub(super) divided: u64,
-    /// The data that the training holds in memory, in bytes, and the number of batches that its loader makes in advance.
-    pub(super) held_data: (usize, usize),
-    /// The processes that train together; `None` without [`Self::distributed`].
-    pub(super) world: Option<World>,
-    /// For each part that this process computes, the carried states; used only if batches have several parts.
-    pub(super) carried: Vec<BTreeMap<String, Variable>>,
-    /// The number of tokens in the parts that this process has computed in this run.
-    pub(super) computed: u64,
-    /// Whether any process was asked to stop; the processes exchange this flag at the end of each step.
-    pub(super) stopping: bool,
-    /// Whether [`Self::remeasure_best`] was called.
-    pub(super) remeasure: bool,
-    pub(super) plateau: Option<CallerSetting<Plateau>>,
-    pub(super) rate_by: Option<CallerSetting<RateFn>>,
-    /// Whether [`Self::change_rate`] was called.
-    pub(super) change_rate: bool,
-    /// An error in the settings of [`Self::averaged`], which `fit` returns.
-    pub(super) averaged_wrongly: Option<Error>,
-    pub(super) progress: Progress,
-    /// The operators without a gradient between the loss and a trained parameter: pairs (operator, source line).
-    pub(super) blocked: Vec<(String, String)>,
-    /// Whether the warnings that come before the first step have been printed.
-    pub(super) warned: bool,
-    pub(super) stop: Arc<AtomicBool>,
-
-    /// The lock of the checkpoint file, held from [`Self::resume`] until `fit` takes it over.
-    pub(super) held: Option<Target>,
-    /// The position in the checkpoint file; `None` if this trainer has neither saved nor loaded the file.
-    pub(super) saved: Option<Position>,
-    /// Whether the position was loaded from a checkpoint: the data must then be the data of that checkpoint.
-    pub(super) resumed: bool,
+    pub(super) settings: Settings,
+    pub(super) training: Training,
+    pub(super) step: Step,
 }
-
-/// A user's function that the trainer calls after each epoch.
-type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
-
-/// A user's function that returns a factor of the learning rate for a position.
-type RateFn = Box<dyn Fn(&Position) -> f64>;
 
 /// Returns the text of the warning that the gradient ends at an operator, with the operator's source line.
 pub(super) fn ends_at((operator, line): &(String, String)) -> String {
@@ -181,60 +102,35 @@ impl Trainer {
         })?;
         program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
-        Ok(Self {
+        let objective = Objective {
+            metrics: vec![CallerSetting::new(Box::new(own))],
+            select: None,
+            weight: None,
+            own_loss: true,
+            unseen,
+        };
+        let training = Training {
             registry,
             state: Checkpoint { program, ..Checkpoint::default() },
             forward,
             loss,
-            weight: None,
-            own_loss: true,
-            unseen,
             trained: minimized.gradients,
             rate: minimized.rate,
             scope,
-            compiled: None,
-            threads: 0,
-            metrics: vec![CallerSetting::new(Box::new(own))],
-            select: None,
-            outputs: Vec::new(),
-            file: None,
-            every: None,
-            patience: None,
-            on_epoch: None,
-            accumulate: None,
-            parts: None,
-            memory_limit: None,
-            precision: None,
-            allow_slow: false,
-            collected: 0,
-            largest: MemoryUse::default(),
-            divided: 0,
-            held_data: (0, 0),
-            world: None,
-            carried: Vec::new(),
-            computed: 0,
-            stopping: false,
-            remeasure: false,
-            plateau: None,
-            rate_by: None,
-            change_rate: false,
-            averaged_wrongly: None,
-            progress: Progress::Auto,
             blocked,
-            warned: false,
-            stop: Arc::default(),
             held: None,
             saved: None,
             resumed: false,
             net,
-        })
+        };
+        Ok(Self { settings: Settings::new(objective), training, step: Step::default() })
     }
 
     /// Sets the number of threads (default: 0, which means one per core of the machine). Results do not depend on the number of
     /// threads.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        (self.threads, self.compiled) = (threads, None);
+        (self.settings.threads, self.step.compiled) = (threads, None);
         self
     }
 
@@ -247,13 +143,14 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
-        self.compiled = None;
+        self.step.compiled = None;
         let metric: Measure = CallerSetting::new(Box::new(metric));
-        match self.metrics.first_mut() {
+        match self.settings.objective.metrics.first_mut() {
             Some(loss) if loss.name() == metric.name() => {
-                (*loss, self.own_loss, self.unseen) = (metric, false, None);
+                (*loss, self.settings.objective.own_loss, self.settings.objective.unseen) =
+                    (metric, false, None);
             }
-            _ => self.metrics.push(metric),
+            _ => self.settings.objective.metrics.push(metric),
         }
         self
     }
@@ -281,9 +178,12 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn weight(mut self, weight: Var) -> Self {
-        (self.weight, self.unseen, self.compiled) = (Some(CallerSetting::new(weight)), None, None);
-        if let (Some(loss), true) = (self.metrics.first_mut(), self.own_loss) {
-            loss.what = Box::new(Loss::new(self.loss).weighted(weight));
+        (self.settings.objective.weight, self.settings.objective.unseen, self.step.compiled) =
+            (Some(CallerSetting::new(weight)), None, None);
+        if let (Some(loss), true) =
+            (self.settings.objective.metrics.first_mut(), self.settings.objective.own_loss)
+        {
+            loss.what = Box::new(Loss::new(self.training.loss).weighted(weight));
         }
         self
     }
@@ -292,7 +192,8 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn select(mut self, metric: &str) -> Self {
-        (self.select, self.compiled) = (Some(CallerSetting::new(metric.to_owned())), None);
+        (self.settings.objective.select, self.step.compiled) =
+            (Some(CallerSetting::new(metric.to_owned())), None);
         self
     }
 
@@ -302,28 +203,28 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn output(mut self, name: &str, var: Var) -> Self {
-        self.compiled = None;
-        self.state.outputs.insert(name.to_owned(), self.net.name_of(var));
-        self.outputs.push(CallerSetting::new((name.to_owned(), var)));
+        self.step.compiled = None;
+        self.training.state.outputs.insert(name.to_owned(), self.training.net.name_of(var));
+        self.settings.outputs.push(CallerSetting::new((name.to_owned(), var)));
         self
     }
 
     /// Adds a vocabulary to the checkpoint, under the given name.
     #[must_use]
     pub fn vocabulary(mut self, name: &str, vocabulary: Vocabulary) -> Self {
-        self.state.vocabularies.insert(name.to_owned(), vocabulary);
+        self.training.state.vocabularies.insert(name.to_owned(), vocabulary);
         self
     }
 
     /// Returns the vocabularies of the checkpoint, by name.
     pub fn vocabularies(&self) -> impl Iterator<Item = (&str, &Vocabulary)> {
-        self.state.vocabularies.iter().map(|(name, vocabulary)| (name.as_str(), vocabulary))
+        self.training.state.vocabularies.iter().map(|(name, vocabulary)| (name.as_str(), vocabulary))
     }
 
     /// Adds a text of your own to the checkpoint, under the given name.
     #[must_use]
     pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {
-        self.state.notes.insert(name.to_owned(), text.into());
+        self.training.state.notes.insert(name.to_owned(), text.into());
         self
     }
 
@@ -335,7 +236,7 @@ impl Trainer {
     /// training saves to it.
     #[must_use]
     pub fn checkpoint(mut self, path: impl Into<PathBuf>) -> Self {
-        (self.file, self.held) = (Some(path.into()), None);
+        (self.settings.file, self.training.held) = (Some(path.into()), None);
         self
     }
 
@@ -343,7 +244,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn every(mut self, steps: Steps) -> Self {
-        self.every = Some(CallerSetting::new(steps.0));
+        self.settings.every = Some(CallerSetting::new(steps.0));
         self
     }
 
@@ -352,7 +253,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn patience(mut self, epochs: u64) -> Self {
-        self.patience = Some(CallerSetting::new(epochs));
+        self.settings.patience = Some(CallerSetting::new(epochs));
         self
     }
 
@@ -386,26 +287,26 @@ impl Trainer {
     /// ```
     #[must_use]
     pub fn on_epoch(mut self, each: impl FnMut(&EpochScores) -> ControlFlow<()> + 'static) -> Self {
-        self.on_epoch = Some(Box::new(each));
+        self.settings.on_epoch = Some(Box::new(each));
         self
     }
 
     /// Sets the output of the progress (default: [`Progress::Auto`]).
     #[must_use]
     pub fn progress(mut self, progress: Progress) -> Self {
-        self.progress = progress;
+        self.settings.progress = progress;
         self
     }
 
     /// Returns the stop flag, by which other threads can stop the training. Setting the flag to `true` has the effect of
     /// Ctrl-C: [`Self::fit`] finishes the step, saves, resets the flag and returns.
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
-        self.stop.clone()
+        self.step.stop.clone()
     }
 
     /// Returns the training program: forward, backward and updates.
     pub fn program(&self) -> &Program {
-        &self.state.program
+        &self.training.state.program
     }
 
     /// Sets a parameter to the given value, for example to pre-trained weights. All processes of a
@@ -416,36 +317,41 @@ impl Trainer {
     /// storage.
     #[track_caller]
     pub fn set_parameter(&mut self, name: &str, value: impl Into<Storage>) -> Result<()> {
-        if !self.scope.names().any(|known| known == name) {
-            let known: Vec<String> =
-                self.state.program.parameters().map(|id| self.state.program.var(id).name.clone()).collect();
+        if !self.training.scope.names().any(|known| known == name) {
+            let known: Vec<String> = self
+                .training
+                .state
+                .program
+                .parameters()
+                .map(|id| self.training.state.program.var(id).name.clone())
+                .collect();
             let expected = format!("one of `{}`", known.join("`, `"));
             return Err(Error::new("name of a parameter", expected, format!("`{name}`")));
         }
         self.settle()?;
-        self.scope.set(name, value)
+        self.training.scope.set(name, value)
     }
 
     /// Returns the scope, which has the parameters and the optimizer's state, for inspection. In a training with sparse
     /// gradients, rows of parameters may have pending moves: [`settle`](crate::executor::settle) applies them, as every
     /// evaluation does.
     pub fn scope(&mut self) -> &mut Scope {
-        &mut self.scope
+        &mut self.training.scope
     }
 
     /// Returns the position of the training: its epoch, batch and step.
     pub fn position(&self) -> &Position {
-        &self.state.position
+        &self.training.state.position
     }
 
     /// Returns the scores of all finished epochs, in order; epochs before [`Self::resume`] are included.
     pub fn history(&self) -> &[EpochScores] {
-        &self.state.history
+        &self.training.state.history
     }
 }
 
 impl fmt::Debug for Trainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trainer").field("position", &self.state.position).finish_non_exhaustive()
+        f.debug_struct("Trainer").field("position", &self.training.state.position).finish_non_exhaustive()
     }
 }

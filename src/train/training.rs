@@ -1,0 +1,31 @@
+//! The training itself: the model and all that a checkpoint holds.
+
+use crate::checkpoint::{Checkpoint, Position};
+use crate::executor::Scope;
+use crate::operator::{Registry, VarId};
+use crate::program::{Builder, Var};
+use crate::wire::Target;
+
+/// A training: its program, its values and its position in the data.
+pub(super) struct Training {
+    pub(super) net: Builder,
+    pub(super) registry: Registry,
+    /// The checkpoint of this training, without the tensors, which are in `scope`.
+    pub(super) state: Checkpoint,
+    pub(super) scope: Scope,
+    /// The number of variables of the program before the backward operators were appended.
+    pub(super) forward: usize,
+    pub(super) loss: Var,
+    /// The trained parameters: pairs (parameter, gradient).
+    pub(super) trained: Vec<(VarId, VarId)>,
+    /// The variable of the learning rate.
+    pub(super) rate: VarId,
+    /// The operators without a gradient between the loss and a trained parameter: pairs (operator, source line).
+    pub(super) blocked: Vec<(String, String)>,
+    /// The lock of the checkpoint file, held from [`Trainer::resume`](super::Trainer::resume) until `fit` takes it over.
+    pub(super) held: Option<Target>,
+    /// The position in the checkpoint file; `None` if this trainer has neither saved nor loaded the file.
+    pub(super) saved: Option<Position>,
+    /// Whether the position was loaded from a checkpoint: the data must then be the data of that checkpoint.
+    pub(super) resumed: bool,
+}
