@@ -19,7 +19,7 @@ use crate::kernels::arena::Plain;
 use crate::operator::call::DuplicateRows;
 use crate::operator::{Registry, VarId};
 use crate::program::{Program, Role};
-use crate::tensor::{DType, Element, Storage, StorageKind, Variable};
+use crate::tensor::{DType, Element, FloatsMut, Storage, StorageKind, Variable};
 
 /// A compiled program with its buffers.
 ///
@@ -368,6 +368,20 @@ impl Executor {
         let caller = Location::caller();
         let GradientSlot { slot, grad } = self.gradient_slot(param.into()).map_err(|e| e.called(caller))?;
         self.machine.value(&self.plan.slots[slot], self.program.spec(grad)?)
+    }
+
+    /// Calls a function that may change a parameter's dense gradient in place, where [`Self::gradient`] would return a copy.
+    /// Returns `false`, without a call, if the gradient is selected rows.
+    ///
+    /// # Errors
+    /// As [`Self::gradient`], and the errors of `change`.
+    pub(crate) fn change_gradient(
+        &mut self,
+        param: VarId,
+        change: &mut dyn FnMut(FloatsMut<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        let GradientSlot { slot, grad } = self.gradient_slot(param)?;
+        self.machine.change(&self.plan.slots[slot], self.program.spec(grad)?, change)
     }
 
     /// Replaces the gradient of a parameter before [`Self::update`] applies it. The storage must stay the same: a dense

@@ -35,7 +35,7 @@ pub(crate) struct BatchLoss {
 
 /// For each total, two sums over the parts seen so far. For a mean over rows: Σ x and Σ n (n = number of rows). For a sum over
 /// rows: Σ x and the number of parts.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Totals(Vec<[f64; 2]>);
 
 /// The results that need the totals of all parts.
@@ -252,6 +252,11 @@ impl Totals {
     /// Returns all sums of the totals as one list, so that a store can add them over processes.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = f64> {
         self.0.iter().flatten().copied()
+    }
+
+    /// Returns all sums of the totals, for a message to fill.
+    pub(crate) fn numbers_mut(&mut self) -> &mut [f64] {
+        self.0.as_flattened_mut()
     }
 
     /// Returns the totals whose sums are `numbers`: two sums per total.

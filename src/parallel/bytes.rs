@@ -1,9 +1,7 @@
 //! Converts numbers to the little-endian bytes of a message, and back.
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::arena::Plain;
-use crate::tensor::{DType, Dense, Element, SelectedRows};
-use crate::with_float;
+use crate::tensor::{DType, Dense, FloatsMut, SelectedRows};
 
 /// A message while it is written.
 #[derive(Default)]
@@ -38,6 +36,14 @@ impl Message {
             _ => self.put(&array.as_slice::<f32>()?[part], |x| x.to_le_bytes()),
         }
         Ok(())
+    }
+
+    /// Writes all numbers of a slice.
+    pub(crate) fn floats_of(&mut self, numbers: &FloatsMut<'_>) {
+        match numbers {
+            FloatsMut::F32(x) => self.put(x, |x| x.to_le_bytes()),
+            FloatsMut::F64(x) => self.put(x, |x| x.to_le_bytes()),
+        }
     }
 
     fn put<T: Copy, const N: usize>(&mut self, numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
@@ -143,13 +149,68 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds the array `other` to the array `sum`, in place; the two arrays must have the same dtype and shape.
-pub(crate) fn add_to(sum: &mut Dense, other: &Dense) -> Result<()> {
-    fn add<T: Plain + Element + std::ops::AddAssign>(sum: &mut Dense, other: &Dense) -> Result<()> {
-        sum.as_mut_slice::<T>()?.iter_mut().zip(other.as_slice::<T>()?).for_each(|(sum, &x)| *sum += x);
+/// One end of a message. A function that passes the fields of a message to an end describes both ends: it writes the fields on
+/// the sender, and fills them on the receiver.
+pub(crate) enum End<'e, 'm> {
+    Write(&'e mut Message),
+    Read(&'e mut Reader<'m>),
+}
+
+impl End<'_, '_> {
+    pub(crate) fn flag(&mut self, flag: &mut bool) -> Result<()> {
+        match self {
+            Self::Write(message) => message.count(usize::from(*flag)),
+            Self::Read(message) => *flag = message.number()? > 0,
+        }
         Ok(())
     }
-    with_float!(sum.dtype(), T => add::<T>(sum, other))
+
+    /// Passes numbers whose count both ends know.
+    pub(crate) fn floats(&mut self, numbers: &mut [f64]) -> Result<()> {
+        match self {
+            Self::Write(message) => message.floats(numbers),
+            Self::Read(message) => {
+                let read = message.floats()?;
+                if read.len() != numbers.len() {
+                    return Err(foreign());
+                }
+                numbers.copy_from_slice(&read);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes a list of lists of numbers.
+    pub(crate) fn list(&mut self, lists: &mut Vec<Vec<f64>>) -> Result<()> {
+        match self {
+            Self::Write(message) => {
+                message.count(lists.len());
+                lists.iter().for_each(|numbers| message.floats(numbers));
+            }
+            Self::Read(message) => {
+                *lists = (0..message.number()?).map(|_| message.floats()).collect::<Result<_>>()?
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes the sums of a metric.
+    pub(crate) fn sums(&mut self, sums: &mut [f64]) -> Result<()> {
+        match self {
+            Self::Write(message) => message.sums(sums),
+            Self::Read(message) => message.sums(sums)?,
+        }
+        Ok(())
+    }
+
+    /// Passes row numbers of a table with `height` rows.
+    pub(crate) fn ids(&mut self, ids: &mut Vec<i64>, height: usize) -> Result<()> {
+        match self {
+            Self::Write(message) => message.ids(ids, height),
+            Self::Read(message) => *ids = message.ids(height)?,
+        }
+        Ok(())
+    }
 }
 
 fn foreign() -> Error {

@@ -1,18 +1,18 @@
-//! Sums the gradients of all parts of a step, on every rank, in the order of a [binary tree](super::tree) over the parts.
+//! The sum of the gradients of all parts of a step, on every rank, in the order of a [binary tree](super::tree) over the parts.
 //!
-//! Each of the N ranks sums one share of the gradients: a range of the dense numbers, and every N-th of the selected rows. Each
+//! Each of the N ranks sums one [`Share`] of the gradients: a range of the dense numbers, and every N-th of the selected rows. Each
 //! rank then sends the sums of its share to all ranks. A rank whose parts form one subtree sends 2 (N − 1)/N times the size of
-//! the gradients; the height of a sparse table does not matter.
+//! the gradients; the height of a sparse table does not matter. Dense gradients stay where they are ([`HeldSums`]): a message is
+//! written from them, and a received message is added to them or replaces them.
 
 use std::ops::Range;
 
-use super::bytes::{Message, Reader, add_to};
+use super::bytes::{Message, Reader};
 use super::deal::parts_of;
 use super::tree::{subtrees, sum};
-use super::world::World;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::RowValue;
-use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
+use crate::tensor::{DType, Dense, Element, FloatsMut, SelectedRows};
 use crate::with_float;
 
 /// The storage of a parameter's gradient: dense numbers, or selected rows of a table.
@@ -23,32 +23,33 @@ pub(crate) struct GradientSpec {
     pub(crate) shape: Vec<usize>,
 }
 
-/// The gradients of one part or of several parts, one per parameter, in the order of the parameters. The row numbers of
-/// selected rows are ascending and distinct.
-pub(crate) type Gradients = Vec<Storage>;
-
-/// Adds the gradients of two parts, parameter by parameter. A selected row that only one of the two parts has is copied.
-pub(crate) fn add(sum: Gradients, other: Gradients) -> Result<Gradients> {
-    sum.into_iter().zip(other).map(|(sum, other)| add_one(sum, other)).collect()
-}
-
-fn add_one(sum: Storage, other: Storage) -> Result<Storage> {
-    match (sum, other) {
-        (Storage::Dense(mut sum), Storage::Dense(other)) => {
-            add_to(&mut sum, &other)?;
-            Ok(sum.into())
-        }
-        (Storage::SelectedRows(sum), Storage::SelectedRows(other)) => {
-            Ok(with_float!(sum.dtype(), T => union::<T>(&sum, &other))?.into())
-        }
-        (sum, other) => {
-            let what = "gradients of two parts";
-            Err(Error::of(ErrorKind::Program, what, sum.kind().name(), other.kind().name()))
-        }
+impl GradientSpec {
+    /// Returns the number of dense numbers.
+    fn numbers(&self) -> usize {
+        if self.selected_rows { 0 } else { self.shape.iter().product() }
     }
 }
 
-/// Merges the selected rows `a` and `b` by ascending row number; rows with equal numbers are added.
+/// The sums of gradients that a rank holds, one for each of its subtrees of parts; a subtree has a key. The row numbers of
+/// selected rows are ascending and distinct.
+pub(crate) trait HeldSums {
+    /// Calls `act` with the dense gradient of a parameter in the sum `key`.
+    fn dense(
+        &mut self,
+        key: usize,
+        param: usize,
+        act: &mut dyn FnMut(FloatsMut<'_>) -> Result<()>,
+    ) -> Result<()>;
+
+    /// Returns the selected rows of a parameter in the sum `key`.
+    fn rows(&self, key: usize, param: usize) -> Result<&SelectedRows>;
+}
+
+/// Merges two sets of selected rows by ascending row number; rows with equal numbers are added.
+pub(crate) fn add_rows(a: &SelectedRows, b: &SelectedRows) -> Result<SelectedRows> {
+    with_float!(a.dtype(), T => union::<T>(a, b))
+}
+
 fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<SelectedRows> {
     let (height, width) = (a.height(), a.value().width());
     let (x, y) = (a.value().as_slice::<T>()?, b.value().as_slice::<T>()?);
@@ -80,7 +81,7 @@ fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<Se
 }
 
 /// The share of the gradients that one rank sums.
-struct Share<'a> {
+pub(crate) struct Share<'a> {
     rank: usize,
     size: usize,
     specs: &'a [GradientSpec],
@@ -88,17 +89,25 @@ struct Share<'a> {
     dense: Vec<(usize, Range<usize>)>,
 }
 
+/// The sums of a share: the dense ranges in the order of the parameters, then the selected rows of each table.
+struct ShareSum {
+    dense: Vec<Dense>,
+    rows: Vec<SelectedRows>,
+}
+
+/// The sum of a share over a subtree: the bytes of its dense numbers in a message, or a sum that this rank has computed.
+enum Node<'a> {
+    Received(Vec<&'a [u8]>, Vec<SelectedRows>),
+    Sum(ShareSum),
+}
+
 impl<'a> Share<'a> {
-    fn new(rank: usize, size: usize, specs: &'a [GradientSpec]) -> Self {
-        let length = |spec: &GradientSpec| match spec.selected_rows {
-            true => 0,
-            false => spec.shape.iter().product(),
-        };
-        let all: usize = specs.iter().map(length).sum();
+    pub(crate) fn new(rank: usize, size: usize, specs: &'a [GradientSpec]) -> Self {
+        let all: usize = specs.iter().map(GradientSpec::numbers).sum();
         let first = |rank: usize| (all as u128 * rank as u128 / size as u128) as usize;
         let (own, mut start, mut dense) = (first(rank)..first(rank + 1), 0, Vec::new());
         for (param, spec) in specs.iter().enumerate() {
-            let of = start..start + length(spec);
+            let of = start..start + spec.numbers();
             let (from, to) = (own.start.max(of.start), own.end.min(of.end));
             if from < to {
                 dense.push((param, from - start..to - start));
@@ -108,139 +117,168 @@ impl<'a> Share<'a> {
         Self { rank, size, specs, dense }
     }
 
-    fn rows(&self) -> impl Iterator<Item = (usize, &'a GradientSpec)> {
+    fn tables(&self) -> impl Iterator<Item = (usize, &'a GradientSpec)> {
         self.specs.iter().enumerate().filter(|(_, spec)| spec.selected_rows)
     }
 
-    fn write(&self, gradients: &Gradients, to: &mut Message) -> Result<()> {
-        for (param, range) in &self.dense {
-            to.numbers(gradients[*param].as_dense()?, range.clone())?;
-        }
-        for (param, _) in self.rows() {
-            let rows = gradients[param].as_selected_rows()?;
-            let ids = rows.row_ids().iter().enumerate();
-            let own = ids.filter(|(_, id)| **id as usize % self.size == self.rank);
-            to.rows(rows, &own.map(|(place, _)| place).collect::<Vec<_>>())?;
-        }
-        Ok(())
+    /// Returns the selected rows of a table that belong to this share, by their positions.
+    fn positions(&self, rows: &SelectedRows) -> Vec<usize> {
+        let ids = rows.row_ids().iter().enumerate();
+        ids.filter(|(_, id)| **id as usize % self.size == self.rank).map(|(at, _)| at).collect()
     }
 
-    /// Writes the sums of this share as a message to all ranks.
-    fn write_sums(&self, sums: &Gradients, to: &mut Message) -> Result<()> {
-        for sum in sums {
-            match sum {
-                Storage::SelectedRows(rows) => {
-                    to.rows(rows, &(0..rows.row_ids().len()).collect::<Vec<_>>())?;
+    /// Writes the sum `key` of another rank's share to a message to this rank.
+    pub(crate) fn write(&self, held: &mut dyn HeldSums, key: usize, to: &mut Message) -> Result<()> {
+        for (param, range) in &self.dense {
+            held.dense(key, *param, &mut |mut numbers| {
+                to.floats_of(&numbers.range(range.clone()));
+                Ok(())
+            })?;
+        }
+        self.tables().try_for_each(|(param, _)| {
+            let rows = held.rows(key, param)?;
+            to.rows(rows, &self.positions(rows))
+        })
+    }
+
+    fn read<'m>(&self, from: &mut Reader<'m>) -> Result<Node<'m>> {
+        let bytes = |(param, range): &(usize, Range<usize>)| range.len() * self.specs[*param].dtype.size_of();
+        let dense = self.dense.iter().map(|piece| from.take(bytes(piece))).collect::<Result<_>>()?;
+        let rows =
+            self.tables().map(|(_, spec)| from.rows(spec.dtype, &spec.shape)).collect::<Result<_>>()?;
+        Ok(Node::Received(dense, rows))
+    }
+
+    fn copied(&self, held: &mut dyn HeldSums, key: usize) -> Result<Node<'static>> {
+        let mut dense = Vec::with_capacity(self.dense.len());
+        for (param, range) in &self.dense {
+            let mut copy = Dense::zeros(self.specs[*param].dtype, &[range.len()])?;
+            held.dense(key, *param, &mut |mut numbers| {
+                FloatsMut::of(&mut copy)?.copy_from(&numbers.range(range.clone()));
+                Ok(())
+            })?;
+            dense.push(copy);
+        }
+        let own = |(param, spec): (usize, &GradientSpec)| {
+            let rows = held.rows(key, param)?;
+            let at = self.positions(rows);
+            let ids = at.iter().map(|&at| rows.row_ids()[at]).collect();
+            SelectedRows::new(spec.shape[0], ids, rows.value().gather_rows(&at)?)
+        };
+        let rows = self.tables().map(own).collect::<Result<_>>()?;
+        Ok(Node::Sum(ShareSum { dense, rows }))
+    }
+
+    fn sum_of(&self, node: Node<'_>) -> Result<ShareSum> {
+        let (bytes, rows) = match node {
+            Node::Sum(sum) => return Ok(sum),
+            Node::Received(bytes, rows) => (bytes, rows),
+        };
+        let mut dense = Vec::with_capacity(bytes.len());
+        for ((param, range), bytes) in self.dense.iter().zip(bytes) {
+            let mut numbers = Dense::zeros(self.specs[*param].dtype, &[range.len()])?;
+            FloatsMut::of(&mut numbers)?.copy_bytes(bytes);
+            dense.push(numbers);
+        }
+        Ok(ShareSum { dense, rows })
+    }
+
+    fn add<'m>(&self, left: Node<'m>, right: Node<'m>) -> Result<Node<'m>> {
+        // The sum of two numbers does not depend on their order, so the side that is a message is added to the other side.
+        let (left, right) = match (left, right) {
+            (left @ Node::Received(..), right @ Node::Sum(_)) => (right, left),
+            sides => sides,
+        };
+        let mut sum = self.sum_of(left)?;
+        let rows = match right {
+            Node::Received(bytes, rows) => {
+                for (sum, bytes) in sum.dense.iter_mut().zip(bytes) {
+                    FloatsMut::of(sum)?.add_bytes(bytes);
                 }
-                dense => {
-                    let dense = dense.as_dense()?;
-                    to.numbers(dense, 0..dense.len())?;
-                }
+                rows
             }
-        }
-        Ok(())
+            Node::Sum(mut other) => {
+                for (sum, other) in sum.dense.iter_mut().zip(&mut other.dense) {
+                    FloatsMut::of(sum)?.add(&FloatsMut::of(other)?);
+                }
+                other.rows
+            }
+        };
+        sum.rows = sum.rows.iter().zip(&rows).map(|(a, b)| add_rows(a, b)).collect::<Result<_>>()?;
+        Ok(Node::Sum(sum))
     }
 
-    /// Reads the sums of this share from a message: the ranges of the dense gradients, then the selected rows of each table.
-    fn read(&self, from: &mut Reader<'_>) -> Result<Gradients> {
-        let mut read = Gradients::new();
-        for (param, range) in &self.dense {
-            read.push(from.numbers(self.specs[*param].dtype, &[range.len()])?.into());
-        }
-        for (_, spec) in self.rows() {
-            read.push(from.rows(spec.dtype, &spec.shape)?.into());
-        }
-        Ok(read)
-    }
-}
-
-impl World {
-    /// Sums the gradients of all parts; the result is bit-identical on each rank, and for any number of ranks. `own` has the
-    /// sum of each of this rank's [subtrees](super::tree::subtrees) (`None` for a subtree without sequences). `occupied` tells
-    /// for each part whether it has sequences.
+    /// Sums this rank's share over all parts, and returns the message with the sums, times `factor` for the dense numbers, to all
+    /// ranks. `occupied` tells for each part whether it has sequences; `own` has the key of each subtree of this rank (`None` for
+    /// a subtree without sequences); `received` has the messages of all ranks, each at the sums of its subtrees.
     ///
     /// # Errors
-    /// As [`Self::exchange`].
-    pub(crate) fn sum_gradients(
+    /// If no part has sequences, or a message is too short.
+    pub(crate) fn sums(
         &self,
-        doing: &str,
         occupied: &[bool],
-        own: &[(Range<usize>, Option<Gradients>)],
-        specs: &[GradientSpec],
-    ) -> Result<Gradients> {
-        let (rank, size) = (self.rank(), self.size());
-        let shares: Vec<Share<'_>> = (0..size).map(|rank| Share::new(rank, size, specs)).collect();
-        let mut messages = Vec::with_capacity(size);
-        for share in &shares {
-            let mut message = Message::default();
-            own.iter()
-                .filter_map(|(_, sum)| sum.as_ref())
-                .try_for_each(|sum| share.write(sum, &mut message))?;
-            messages.push(message.0);
-        }
-        let received = self.exchange(doing, &messages.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
-        drop(messages);
-        let mut known: Vec<(Range<usize>, Option<Gradients>)> = Vec::new();
-        for (sender, message) in received.iter().enumerate() {
-            let mut message = Reader(message);
-            for of in subtrees(parts_of(sender, size, occupied.len())) {
+        own: &[(Range<usize>, Option<usize>)],
+        held: &mut dyn HeldSums,
+        received: &mut [Reader<'_>],
+        factor: f64,
+    ) -> Result<Message> {
+        let mut known: Vec<(Range<usize>, Option<Node<'_>>)> = Vec::new();
+        for (sender, message) in received.iter_mut().enumerate().filter(|(sender, _)| *sender != self.rank) {
+            for of in subtrees(parts_of(sender, self.size, occupied.len())) {
                 let has = occupied[of.clone()].contains(&true);
-                known.push((of, if has { Some(shares[rank].read(&mut message)?) } else { None }));
+                known.push((of, if has { Some(self.read(message)?) } else { None }));
             }
+        }
+        for (of, key) in own {
+            known.push((of.clone(), key.map(|key| self.copied(held, key)).transpose()?));
         }
         let mut node = |of: &Range<usize>| {
             known.iter_mut().find(|(known, _)| known == of).map(|(_, sum)| Ok(sum.take()))
         };
-        let sums = sum(0..occupied.len(), &mut node, &mut add)?;
-        let Some(sums) = sums else {
-            return Err(Error::of(
-                ErrorKind::Program,
-                "parts of a step",
-                "at least one part with sequences",
-                "none",
-            ));
+        let sum = sum(0..occupied.len(), &mut node, &mut |left, right| self.add(left, right))?;
+        let Some(sum) = sum else {
+            let expected = "at least one part with sequences";
+            return Err(Error::of(ErrorKind::Program, "parts of a step", expected, "none"));
         };
+        let mut sum = self.sum_of(sum)?;
         let mut message = Message::default();
-        shares[rank].write_sums(&sums, &mut message)?;
-        let received = self.gather(doing, &message.0)?;
-        assembled(&shares, &received, specs)
+        for numbers in &mut sum.dense {
+            let mut numbers = FloatsMut::of(numbers)?;
+            numbers.scale(factor);
+            message.floats_of(&numbers);
+        }
+        let all = |rows: &SelectedRows| (0..rows.row_ids().len()).collect::<Vec<_>>();
+        sum.rows.iter().try_for_each(|rows| message.rows(rows, &all(rows)))?;
+        Ok(message)
     }
-}
 
-/// Assembles the summed gradients from the shares of all ranks.
-fn assembled(shares: &[Share<'_>], received: &[Vec<u8>], specs: &[GradientSpec]) -> Result<Gradients> {
-    let zeros = |spec: &GradientSpec| match spec.selected_rows {
-        true => Dense::zeros(spec.dtype, &[0]),
-        false => Dense::zeros(spec.dtype, &spec.shape),
-    };
-    let mut dense: Vec<Dense> = specs.iter().map(zeros).collect::<Result<_>>()?;
-    let mut rows: Vec<Vec<SelectedRows>> = vec![Vec::new(); specs.len()];
-    for (share, message) in shares.iter().zip(received) {
-        let mut read = share.read(&mut Reader(message))?.into_iter();
-        for ((param, range), piece) in share.dense.iter().zip(&mut read) {
-            let (to, piece) = (&mut dense[*param], piece.into_dense()?);
-            with_float!(piece.dtype(), T => {
-                to.as_mut_slice::<T>()?[range.clone()].copy_from_slice(piece.as_slice::<T>()?);
+    /// Takes the sums of this share from the message of its rank: writes the dense numbers to the gradients of the sum `key`, and
+    /// adds the selected rows of each table to `rows`.
+    pub(crate) fn take(
+        &self,
+        message: &[u8],
+        held: &mut dyn HeldSums,
+        key: usize,
+        rows: &mut [Vec<SelectedRows>],
+    ) -> Result<()> {
+        let Node::Received(dense, tables) = self.read(&mut Reader(message))? else { return Ok(()) };
+        for ((param, range), bytes) in self.dense.iter().zip(dense) {
+            held.dense(key, *param, &mut |mut numbers| {
+                numbers.range(range.clone()).copy_bytes(bytes);
                 Ok(())
             })?;
         }
-        for ((param, _), piece) in share.rows().zip(read) {
-            if let Storage::SelectedRows(piece) = piece {
-                rows[param].push(piece);
-            }
-        }
+        self.tables().zip(tables).for_each(|((param, _), table)| rows[param].push(table));
+        Ok(())
     }
-    let whole = dense.into_iter().zip(rows).zip(specs);
-    whole
-        .map(|((dense, rows), spec)| match spec.selected_rows {
-            true => with_float!(spec.dtype, T => sorted::<T>(&rows, spec)),
-            false => Ok(dense.into()),
-        })
-        .collect()
 }
 
-/// Merges sets of selected rows by ascending row number; each row number is in one set only.
-fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> Result<Storage> {
+/// Merges the selected rows of all shares of a table; each row number is in one share only.
+pub(crate) fn whole_table(shares: &[SelectedRows], spec: &GradientSpec) -> Result<SelectedRows> {
+    with_float!(spec.dtype, T => sorted::<T>(shares, spec))
+}
+
+fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> Result<SelectedRows> {
     let width: usize = spec.shape.iter().skip(1).product();
     let mut places: Vec<(i64, &[T])> = Vec::new();
     for set in sets {
@@ -253,5 +291,5 @@ fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> 
     let mut shape = spec.shape.clone();
     shape[0] = places.len();
     let ids = places.iter().map(|(id, _)| *id).collect();
-    Ok(SelectedRows::new(spec.shape[0], ids, Dense::from_vec(&shape, numbers)?)?.into())
+    SelectedRows::new(spec.shape[0], ids, Dense::from_vec(&shape, numbers)?)
 }

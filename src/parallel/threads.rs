@@ -347,8 +347,8 @@ mod tests {
         let said: Vec<String> = std::thread::scope(|scope| {
             let wait = |rank| {
                 let world = World::new(rank).deadline(Duration::from_secs(60));
-                let error = world.gather("summing gradients", b"1").unwrap_err().to_string();
-                assert_eq!(world.gather("again", b"1").unwrap_err().to_string(), error);
+                let error = world.gather("summing gradients", vec![1]).unwrap_err().to_string();
+                assert_eq!(world.gather("again", vec![1]).unwrap_err().to_string(), error);
                 error
             };
             let waiting: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(move || wait(rank))).collect();
@@ -368,7 +368,7 @@ mod tests {
                 scope.spawn(move || {
                     let world = World::new(rank);
                     let own = vec![7; 3 + world.rank()];
-                    let all = world.gather("counting", &own).unwrap();
+                    let all = world.gather("counting", own.to_vec()).unwrap();
                     assert_eq!(all, [vec![7; 3], vec![7; 4]]);
                     let traffic = world.traffic();
                     let (sent, received) = (own.len() as u64, 7 - own.len() as u64);

@@ -91,7 +91,7 @@ impl World {
         let status = read("/proc/self/status");
         let cores = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default();
         let here = format!("{}{cores}", read("/proc/sys/kernel/hostname")).into_bytes();
-        let all = self.gather("start", &here)?;
+        let all = self.gather("start", here)?;
         self.0.borrow_mut().sharers = all.iter().filter(|cores| **cores == here).count().max(1);
         Ok(self)
     }
@@ -106,8 +106,7 @@ impl World {
         self.0.borrow().traffic
     }
 
-    /// Sends `messages[r]` to each rank r, and returns one received message per rank, including the message of this rank to
-    /// itself.
+    /// Sends `messages[r]` to each rank r, and returns one received message per rank; the entry of this rank is empty.
     ///
     /// # Errors
     /// It is an error if a rank has failed, or does not answer within the [deadline](Self::deadline). The error names the rank
@@ -134,9 +133,7 @@ impl World {
         traffic.sent +=
             lengths(&(0..messages.len()).filter(others).map(|r| messages[r].len()).collect::<Vec<_>>());
         traffic.received += lengths(&(0..all.len()).filter(others).map(|r| all[r].len()).collect::<Vec<_>>());
-        if let (Some(own), Some(message)) = (all.get_mut(rank), messages.get(rank)) {
-            *own = message.to_vec();
-        }
+        all[rank].clear();
         Ok(all)
     }
 
@@ -144,8 +141,10 @@ impl World {
     ///
     /// # Errors
     /// As [`Self::exchange`].
-    pub(crate) fn gather(&self, doing: &str, message: &[u8]) -> Result<Vec<Vec<u8>>> {
-        self.exchange(doing, &vec![message; self.size()])
+    pub(crate) fn gather(&self, doing: &str, message: Vec<u8>) -> Result<Vec<Vec<u8>>> {
+        let mut all = self.exchange(doing, &vec![&message[..]; self.size()])?;
+        all[self.rank()] = message;
+        Ok(all)
     }
 
     /// Sends the bytes of rank 0 to every rank; every rank returns the bytes of rank 0. The argument `bytes` is ignored on all
@@ -157,7 +156,7 @@ impl World {
     #[track_caller]
     pub fn broadcast(&self, doing: &str, bytes: &[u8]) -> Result<Vec<u8>> {
         let caller = Location::caller();
-        let own = if self.rank() == 0 { bytes } else { &[] };
+        let own = if self.rank() == 0 { bytes.to_vec() } else { Vec::new() };
         let all = self.gather(doing, own).map_err(|e| e.called(caller))?;
         Ok(all.into_iter().next().unwrap_or_default())
     }
@@ -169,27 +168,27 @@ impl World {
     /// # Errors
     /// As [`Self::exchange`].
     pub(crate) fn agree(&self, doing: &str, mine: Result<Vec<u8>>) -> Result<Vec<Vec<u8>>> {
-        let mut message = vec![0];
-        match &mine {
-            Ok(bytes) => message.extend_from_slice(bytes),
-            Err(error) => {
-                message[0] =
-                    1 + KINDS.iter().position(|&kind| kind == error.kind()).unwrap_or_default() as u8;
-                // The format `{:#}` omits the source line, because the receiving process would print it as a separate line.
-                message.extend_from_slice(format!("{error:#}").as_bytes());
-            }
-        }
-        let all = self.gather(doing, &message)?;
-        mine?;
-        let of = |(rank, message): (usize, &Vec<u8>)| match message.split_first() {
-            Some((0, bytes)) => Ok(bytes.to_vec()),
-            Some((kind, text)) => {
-                let kind = KINDS.get(usize::from(*kind) - 1).copied().unwrap_or_default();
-                Err(failure(kind, doing, rank, &String::from_utf8_lossy(text)))
-            }
-            None => Err(failure(ErrorKind::Format, doing, rank, "it sent an empty message")),
+        let (mut message, failed) = reported(mine);
+        message.push(failed.as_ref().map_or(0, code));
+        let all = self.gather(doing, message)?;
+        agreed(doing, all, failed)
+    }
+
+    /// Sends this rank's messages, one to each rank, or its error; everything else is as in [`Self::agree`]. The entry of this
+    /// rank in the result is empty.
+    ///
+    /// # Errors
+    /// As [`Self::exchange`], and the error of a rank that failed.
+    pub(crate) fn agree_each(&self, doing: &str, mine: Result<Vec<Vec<u8>>>) -> Result<Vec<Vec<u8>>> {
+        let (mut messages, failed) = match mine {
+            Ok(messages) => (messages, None),
+            Err(error) => (vec![format!("{error:#}").into_bytes(); self.size()], Some(error)),
         };
-        all.iter().enumerate().map(of).collect()
+        let code = failed.as_ref().map_or(0, code);
+        messages.iter_mut().for_each(|message| message.push(code));
+        let mut all = self.exchange(doing, &messages.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        all[self.rank()].push(code);
+        agreed(doing, all, failed)
     }
 
     /// Reports a failure of this rank to the other ranks, at most once; waiting ranks get this error with the number of this
@@ -223,7 +222,36 @@ impl Drop for Inner {
     }
 }
 
-/// All kinds of errors, in the order of their codes in messages. The first byte of a message of [`World::agree`] is 0 if the
+/// Returns the message of a rank that has failed, or the rank's own message, and the error. The format `{:#}` omits the source
+/// line, because the receiving process would print it as a separate line.
+fn reported(mine: Result<Vec<u8>>) -> (Vec<u8>, Option<Error>) {
+    match mine {
+        Ok(message) => (message, None),
+        Err(error) => (format!("{error:#}").into_bytes(), Some(error)),
+    }
+}
+
+fn code(error: &Error) -> u8 {
+    1 + KINDS.iter().position(|&kind| kind == error.kind()).unwrap_or_default() as u8
+}
+
+/// Returns the messages of all ranks without their codes, or the error of a rank that failed (this rank's own error first).
+fn agreed(doing: &str, mut all: Vec<Vec<u8>>, failed: Option<Error>) -> Result<Vec<Vec<u8>>> {
+    failed.map_or(Ok(()), Err)?;
+    for (rank, message) in all.iter_mut().enumerate() {
+        match message.pop() {
+            Some(0) => {}
+            Some(code) => {
+                let kind = KINDS.get(usize::from(code) - 1).copied().unwrap_or_default();
+                return Err(failure(kind, doing, rank, &String::from_utf8_lossy(message)));
+            }
+            None => return Err(failure(ErrorKind::Format, doing, rank, "it sent an empty message")),
+        }
+    }
+    Ok(all)
+}
+
+/// All kinds of errors, in the order of their codes in messages. The last byte of a message of [`World::agree`] is 0 if the
 /// rank succeeded; for an error, it is 1 plus the index of the error's kind.
 const KINDS: [ErrorKind; 6] = [
     ErrorKind::Mismatch,

@@ -185,7 +185,10 @@ pub(super) fn meet(
     let messages: Vec<&[u8]> = (0..world.size()).map(of).collect();
     let doing = if name.is_empty() { call.name().to_owned() } else { format!("{} of `{name}`", call.name()) };
     let all = match world.exchange(&doing, &messages) {
-        Ok(all) => all,
+        Ok(mut all) => {
+            all[world.rank()] = of(world.rank()).to_vec();
+            all
+        }
         Err(error) => return (Err(failed.unwrap_or(error)), false),
     };
     let own = [&[call as u8][..], &sum.to_le_bytes()].concat();

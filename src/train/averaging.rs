@@ -80,7 +80,7 @@ impl Trainer {
         let told = CallerSetting::new(());
         let appended = self.append_averages(&averaging, told.line.to_string());
         self.settings.averaged_wrongly = appended.err().map(|error| error.called(told.line));
-        self.step.compiled = None;
+        self.step.programs = None;
         self
     }
 

@@ -26,7 +26,7 @@ impl Trainer {
 
     /// Returns the criterion by which this run chooses the best epoch: the metric and the development data.
     fn criterion(&self, dev: &dyn Data) -> Result<Criterion> {
-        let compiled = self.step.compiled.as_ref().ok_or_else(unprepared)?;
+        let compiled = self.step.program()?;
         let metric =
             self.settings.objective.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
@@ -42,8 +42,7 @@ impl Trainer {
         let Some(known) = &self.training.state.criterion else { return Ok(true) };
         let ours = self.criterion(dev)?;
         // A metric of the same name may have other options, such as another threshold of labels.
-        let described =
-            self.settings.objective.metrics.get(self.step.compiled.as_ref().ok_or_else(unprepared)?.selected);
+        let described = self.settings.objective.metrics.get(self.step.program()?.selected);
         let described = described.map(|metric| describe(&*metric.what, &self.training.state.program));
         let other = described.and_then(|ours| {
             let theirs = self.training.state.metrics.iter().find(|theirs| theirs.name == ours.name)?;
@@ -105,7 +104,7 @@ impl Trainer {
 
     /// Returns whether an epoch with the scores `found` is the best so far; if it is, stores its parameters.
     pub(super) fn decide(&mut self, found: &Scores, dev: &dyn Data) -> Result<bool> {
-        let compiled = self.step.compiled.as_ref().ok_or_else(unprepared)?;
+        let compiled = self.step.program()?;
         let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
         let than = |best: Best| compiled.better.than(value, best.value);
         let better = self.training.state.position.best.map_or(value.is_finite(), than);

@@ -1,69 +1,185 @@
-//! The exchange of messages between processes in a step: the results of each part, the sums of the gradients, and the
-//! statistics of layers.
+//! The exchange of messages between processes in a step: the results of each part with its gradients, the sums of the
+//! gradients, and the statistics of layers.
 
-use std::ops::Range;
+use std::sync::atomic::Ordering;
 
-use super::parts::{PartResult, StepParts, Sums, gradients_of};
+use super::gradients::{IN_SLOTS, PartSums, SumsInArena};
+use super::parts::{OwnSums, PartResult, StepParts};
 use super::step::ReadRows;
 use super::trainer::Trainer;
 use super::training::Training;
+use super::unprepared;
 use crate::error::Result;
 use crate::executor::{Run, Totals};
-use crate::operator::VarId;
-use crate::parallel::{self, GradientSpec, Message, Reader};
+use crate::parallel::{self, End, Message, Reader, Share, World, whole_table};
 use crate::store::WeighedGradient;
-use crate::tensor::{Dense, StorageKind, Variable};
+use crate::tensor::{Dense, SelectedRows, Variable};
+
+/// The messages that a process has received, each with the position at which the gradients begin.
+type Received = Vec<(Vec<u8>, usize)>;
 
 impl Trainer {
-    /// Sends the results of this process's parts, or its error, to all processes; receives the results of the other parts. Rows
-    /// that other processes have read without a gradient are settled here, as reading settles them there.
-    pub(super) fn share_results(
+    /// Completes the gradients of a step: exchanges the results and the gradients of this process's parts, or its error, with all
+    /// processes; merges the metrics; and sums the gradients in the executor's slots.
+    pub(super) fn exchange_sums(
         &mut self,
-        ran: Result<()>,
+        ran: Result<OwnSums>,
+        dealt: &StepParts,
+        mut results: Vec<Option<PartResult>>,
+    ) -> Result<()> {
+        let (world, step) = (self.others().cloned(), self.training.state.position.step);
+        let (mut own, received) = match &world {
+            None => (ran?, Received::new()),
+            Some(world) => self.exchange_results(world, ran, dealt, &mut results)?,
+        };
+        self.merge_results(&results)?;
+        if self.step.program()?.parts.is_none() {
+            return Ok(());
+        }
+        let all = self.total(&results)?;
+        let compiled = self.step.compiled()?;
+        let parts = compiled.parts.as_mut().ok_or_else(unprepared)?;
+        let whole = parts.whole(&mut self.training.scope, &all, step)?;
+        // The gradients of a single batch in a single part are used without a change.
+        if dealt.is_single() && parts.is_mean() {
+            return Ok(());
+        }
+        let factor = parts.factor(&whole, &all);
+        let rows = match &world {
+            Some(world) => self.exchange_gradients(world, &mut own, dealt, &received, factor)?,
+            None => {
+                let key = own.keys.first().and_then(|(_, key)| *key);
+                let rows = |param| key.map_or(Vec::new(), |key| own.sums.take_rows(key, param));
+                (0..self.training.trained.len()).map(rows).collect()
+            }
+        };
+        self.set_gradients(rows, (factor, world.is_some()), &whole)
+    }
+
+    /// Sends the results and the gradients of this process's parts to all processes, each of which gets its share of the
+    /// gradients; receives the results of the other parts. Rows that other processes have read without a gradient are settled
+    /// here, as reading settles them there.
+    fn exchange_results(
+        &mut self,
+        world: &World,
+        ran: Result<OwnSums>,
         dealt: &StepParts,
         results: &mut [Option<PartResult>],
-        doing: &str,
-    ) -> Result<()> {
-        if let Some(world) = self.others().cloned() {
-            let read = || self.step.compiled.iter().flat_map(|compiled| &compiled.read);
-            let mut rows = vec![Vec::new(); read().count()];
-            let mine = ran.map(|()| {
-                let mut message = Message::default();
-                message.count(usize::from(self.step.stop.load(std::sync::atomic::Ordering::SeqCst)));
-                for result in results[dealt.own.clone()].iter().flatten() {
-                    message.floats(&result.totals.numbers().collect::<Vec<_>>());
-                    result.metrics.iter().for_each(|sums| message.sums(sums));
-                }
-                read().for_each(|read| message.ids(&read.rows, read.height));
-                message.0
-            });
-            let all = world.agree(doing, mine)?;
-            for (rank, message) in all.iter().enumerate() {
-                let mut message = Reader(message);
-                self.step.stopping |= message.number()? > 0;
-                for part in parallel::parts_of(rank, world.size(), results.len()) {
-                    if dealt.occupied[part] {
-                        let totals = Totals::of_numbers(&message.floats()?);
-                        let lengths: Vec<usize> =
-                            self.settings.objective.metrics.iter_mut().map(|m| m.sums().len()).collect();
-                        let mut metrics: Vec<Vec<f64>> = lengths.iter().map(|&n| vec![0.0; n]).collect();
-                        // With a single part per batch, the run of the part has already added to the metrics, so no sums are
-                        // sent.
-                        let sent = if results.len() > 1 { metrics.len() } else { 0 };
-                        metrics.truncate(sent);
-                        metrics.iter_mut().try_for_each(|sums| message.sums(sums))?;
-                        results[part] = Some(PartResult { totals, metrics });
-                    }
-                }
-                let read = self.step.compiled.iter().flat_map(|compiled| &compiled.read);
-                for (read, rows) in read.zip(&mut rows) {
-                    rows.extend(message.ids(read.height)?);
-                }
+    ) -> Result<(OwnSums, Received)> {
+        let (size, parts) = (world.size(), results.len());
+        let (mine, own) = match ran {
+            Err(error) => (Err(error), None),
+            Ok(mut own) => {
+                let kept = self.keep_rows_without_gradient(&own.sums);
+                let mine = kept.and_then(|()| self.messages_to_all(world, &mut own, dealt, results));
+                (mine, Some(own))
             }
-            self.settle_rows(rows)?;
-        } else {
-            ran?;
+        };
+        let doing = format!("step {}", self.training.state.position.step + 1);
+        let all = world.agree_each(&doing, mine)?;
+        let own = own.ok_or_else(unprepared)?;
+        let read = &self.step.program()?.read;
+        let heights: Vec<usize> = read.iter().map(|read| read.height).collect();
+        let mut rows: Vec<Vec<i64>> = read.iter().map(|read| read.rows.clone()).collect();
+        let mut stop = self.step.stop.load(Ordering::SeqCst);
+        let zero = self.zero_result(parts)?;
+        let mut received = Received::with_capacity(size);
+        for (sender, bytes) in all.into_iter().enumerate() {
+            let mut message = Reader(&bytes);
+            if sender != world.rank() {
+                let theirs = parallel::parts_of(sender, size, parts);
+                for part in theirs.clone().filter(|&part| dealt.occupied[part]) {
+                    results[part] = Some(zero.clone());
+                }
+                let (mut theirs_stop, mut read) = (false, vec![Vec::new(); heights.len()]);
+                let end = &mut End::Read(&mut message);
+                step_message(end, &mut theirs_stop, &mut results[theirs], &mut read, &heights)?;
+                stop |= theirs_stop;
+                rows.iter_mut().zip(read).for_each(|(rows, read)| rows.extend(read));
+            }
+            let begin = bytes.len() - message.0.len();
+            received.push((bytes, begin));
         }
+        self.step.stopping |= stop;
+        self.settle_rows(rows)?;
+        Ok((own, received))
+    }
+
+    /// Writes the message to each process: the results of this process's parts, and the gradients of the other process's share.
+    fn messages_to_all(
+        &mut self,
+        world: &World,
+        own: &mut OwnSums,
+        dealt: &StepParts,
+        results: &mut [Option<PartResult>],
+    ) -> Result<Vec<Vec<u8>>> {
+        let mut stop = self.step.stop.load(Ordering::SeqCst);
+        let compiled = self.step.compiled()?;
+        let heights: Vec<usize> = compiled.read.iter().map(|read| read.height).collect();
+        let mut rows: Vec<Vec<i64>> =
+            compiled.read.iter_mut().map(|read| std::mem::take(&mut read.rows)).collect();
+        let mut head = Message::default();
+        let end = &mut End::Write(&mut head);
+        step_message(end, &mut stop, &mut results[dealt.own.clone()], &mut rows, &heights)?;
+        compiled.read.iter_mut().zip(rows).for_each(|(read, rows)| read.rows = rows);
+        let specs = own.sums.specs.clone();
+        let mut held = SumsInArena { sums: &mut own.sums, executor: &mut compiled.runner.executor };
+        let message = |rank: usize| {
+            let mut message = Message::default();
+            if rank != world.rank() {
+                message.0.extend_from_slice(&head.0);
+                let share = Share::new(rank, world.size(), &specs);
+                own.keys
+                    .iter()
+                    .filter_map(|(_, key)| *key)
+                    .try_for_each(|key| share.write(&mut held, key, &mut message))?;
+            }
+            Ok(message.0)
+        };
+        (0..world.size()).map(message).collect()
+    }
+
+    /// Sums this process's share of the gradients, and exchanges the sums of all shares, times `factor`: the dense sums go to the
+    /// executor's slots. Returns the selected rows of each parameter, which are not multiplied.
+    fn exchange_gradients(
+        &mut self,
+        world: &World,
+        own: &mut OwnSums,
+        dealt: &StepParts,
+        received: &Received,
+        factor: f64,
+    ) -> Result<Vec<Vec<WeighedGradient>>> {
+        let specs = own.sums.specs.clone();
+        let compiled = self.step.compiled()?;
+        let mut held = SumsInArena { sums: &mut own.sums, executor: &mut compiled.runner.executor };
+        let share = |rank: usize| Share::new(rank, world.size(), &specs);
+        let mut readers: Vec<Reader<'_>> =
+            received.iter().map(|(bytes, begin)| Reader(&bytes[*begin..])).collect();
+        let mine = share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, factor)?;
+        let doing = format!("gradients of step {}", self.training.state.position.step + 1);
+        let all = world.gather(&doing, mine.0)?;
+        let mut rows: Vec<Vec<SelectedRows>> = vec![Vec::new(); specs.len()];
+        for (rank, message) in all.iter().enumerate() {
+            share(rank).take(message, &mut held, IN_SLOTS, &mut rows)?;
+        }
+        let table = |(rows, spec): (Vec<SelectedRows>, &parallel::GradientSpec)| match spec.selected_rows {
+            true => Ok(vec![WeighedGradient { gradient: whole_table(&rows, spec)?.into(), factor: 1.0 }]),
+            false => Ok(Vec::new()),
+        };
+        rows.into_iter().zip(&specs).map(table).collect()
+    }
+
+    /// Returns the result of a part without rows, which a message fills.
+    fn zero_result(&mut self, parts: usize) -> Result<PartResult> {
+        let totals = self.loss_parts()?.zero();
+        // With a single part per batch, the run of the part has already added to the metrics, so no sums are sent.
+        let sent = if parts > 1 { usize::MAX } else { 0 };
+        let metrics = self.settings.objective.metrics.iter_mut().take(sent);
+        Ok(PartResult { totals, metrics: metrics.map(|metric| vec![0.0; metric.sums().len()]).collect() })
+    }
+
+    /// Adds the sums of the metrics of all parts to the metrics, in the order of the tree of parts.
+    fn merge_results(&mut self, results: &[Option<PartResult>]) -> Result<()> {
         if results.len() == 1 {
             return Ok(());
         }
@@ -78,25 +194,19 @@ impl Trainer {
 
     /// Leaves out the rows that have a gradient in `sums` from the rows that this process has read in a step: the update settles
     /// them on all processes.
-    pub(super) fn keep_rows_without_gradient(&mut self, sums: &[(Range<usize>, Option<Sums>)]) {
-        let moved = |param: VarId, row: i64| {
-            let gradients = sums.iter().filter_map(|(_, sums)| sums.as_ref()?.get(&param)).flatten();
-            let mut gradients = gradients.filter_map(|part| part.gradient.as_selected_rows().ok());
-            gradients.any(|gradient| gradient.row_ids().binary_search(&row).is_ok())
-        };
-        for ReadRows { params, rows, .. } in
-            self.step.compiled.iter_mut().flat_map(|compiled| &mut compiled.read)
-        {
+    fn keep_rows_without_gradient(&mut self, sums: &PartSums) -> Result<()> {
+        for ReadRows { params, rows, .. } in &mut self.step.compiled()?.read {
             rows.sort_unstable();
             rows.dedup();
-            rows.retain(|&row| !params.iter().all(|&param| moved(param, row)));
+            rows.retain(|&row| !params.iter().all(|&param| sums.has_row(param, row)));
         }
+        Ok(())
     }
 
     /// Applies the missed updates of rows, given for each of the compiled [`ReadRows`].
     fn settle_rows(&mut self, rows: Vec<Vec<i64>>) -> Result<()> {
         let Training { scope, state, .. } = &mut self.training;
-        let read = self.step.compiled.iter_mut().flat_map(|compiled| &mut compiled.read);
+        let read = self.step.compiled()?.read.iter_mut();
         for (ReadRows { ids, settling, .. }, rows) in read.zip(rows).filter(|(_, rows)| !rows.is_empty()) {
             let rows = Variable::dense(Dense::from_vec(&[rows.len()], rows)?);
             settling.run(scope, &Run::train(&[(*ids, &rows)], state.position.step))?;
@@ -113,57 +223,17 @@ impl Trainer {
         found: &mut [Vec<Totals>],
     ) -> Result<()> {
         let Some(world) = self.others() else { return ran };
-        let mine = ran.map(|()| {
+        let mine = ran.and_then(|()| {
             let mut message = Message::default();
-            for totals in &found[dealt.own.clone()] {
-                message.count(totals.len());
-                totals.iter().for_each(|totals| message.floats(&totals.numbers().collect::<Vec<_>>()));
-            }
-            message.0
+            totals_message(&mut End::Write(&mut message), &mut found[dealt.own.clone()])?;
+            Ok(message.0)
         });
         let doing = format!("forward pass of step {}", self.training.state.position.step + 1);
         for (rank, message) in world.agree(&doing, mine)?.iter().enumerate() {
-            let mut message = Reader(message);
-            for part in parallel::parts_of(rank, world.size(), found.len()) {
-                let totals = (0..message.number()?).map(|_| Ok(Totals::of_numbers(&message.floats()?)));
-                found[part] = totals.collect::<Result<_>>()?;
-            }
+            let parts = parallel::parts_of(rank, world.size(), found.len());
+            totals_message(&mut End::Read(&mut Reader(message)), &mut found[parts])?;
         }
         Ok(())
-    }
-
-    /// Returns, for each parameter, the sum of the gradients of all parts.
-    pub(super) fn sum_of_all(
-        &self,
-        mut own: Vec<(Range<usize>, Option<Sums>)>,
-        dealt: &StepParts,
-        doing: &str,
-    ) -> Result<Sums> {
-        let Some(world) = self.others() else {
-            return Ok(own.pop().and_then(|(_, sum)| sum).unwrap_or_default());
-        };
-        let program = &self.training.state.program;
-        let mut specs = Vec::with_capacity(self.training.trained.len());
-        for (_, gradient) in &self.training.trained {
-            let spec = program.spec(*gradient)?;
-            let shape = spec.shape.iter().map(|extent| extent.known().unwrap_or(0)).collect();
-            let selected_rows = spec.storage == StorageKind::SelectedRows;
-            specs.push(GradientSpec { selected_rows, dtype: spec.dtype, shape });
-        }
-        let mut held = Vec::with_capacity(own.len());
-        for (of, sum) in own {
-            let gradients = |mut sum: Sums| {
-                let all =
-                    self.training.trained.iter().flat_map(|(param, _)| sum.remove(param).unwrap_or_default());
-                gradients_of(all.collect())
-            };
-            held.push((of, sum.map(gradients)));
-        }
-        let sums = world.sum_gradients(doing, &dealt.occupied, &held, &specs)?;
-        let sums = self.training.trained.iter().zip(sums);
-        Ok(sums
-            .map(|((param, _), gradient)| (*param, vec![WeighedGradient { gradient, factor: 1.0 }]))
-            .collect())
     }
 
     /// Sends the statistics of layers, such as the running averages of a batch norm, to all processes. After a step, the
@@ -184,7 +254,7 @@ impl Trainer {
                 message.numbers(&value, 0..value.len())?;
             }
         }
-        let all = world.gather("statistics of layers", &message.0)?;
+        let all = world.gather("statistics of layers", message.0)?;
         let mut message = Reader(all.get(of.unwrap_or(0)).map_or(&[], Vec::as_slice));
         for name in &names {
             let like = self.training.scope.value(name)?;
@@ -192,4 +262,31 @@ impl Trainer {
         }
         Ok(())
     }
+}
+
+/// The part of a step's message that all processes get: whether the process was asked to stop, the results of its parts that have
+/// sequences, and the rows that they read without a gradient.
+fn step_message(
+    end: &mut End<'_, '_>,
+    stop: &mut bool,
+    results: &mut [Option<PartResult>],
+    rows: &mut [Vec<i64>],
+    heights: &[usize],
+) -> Result<()> {
+    end.flag(stop)?;
+    for PartResult { totals, metrics } in results.iter_mut().flatten() {
+        end.floats(totals.numbers_mut())?;
+        metrics.iter_mut().try_for_each(|sums| end.sums(sums))?;
+    }
+    rows.iter_mut().zip(heights).try_for_each(|(rows, &height)| end.ids(rows, height))
+}
+
+/// The message with the totals of the parts of a process: for each part, the totals of each batch.
+fn totals_message(end: &mut End<'_, '_>, parts: &mut [Vec<Totals>]) -> Result<()> {
+    for totals in parts {
+        let mut numbers: Vec<Vec<f64>> = totals.iter().map(|totals| totals.numbers().collect()).collect();
+        end.list(&mut numbers)?;
+        *totals = numbers.iter().map(|numbers| Totals::of_numbers(numbers)).collect();
+    }
+    Ok(())
 }

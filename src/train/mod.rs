@@ -8,6 +8,7 @@ mod averaging;
 mod bar;
 mod best;
 mod exchange;
+mod gradients;
 #[cfg(not(feature = "terminal"))]
 mod headless;
 mod parts;
@@ -48,7 +49,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, MemoryUse, Run, Scope, Stage, diagnose};
-use crate::metrics::{Scores, restore};
+use crate::metrics::Scores;
 use crate::operator::{Registry, VarId};
 use crate::predict::{BatchState, DataBatch, Measure, each_batch, scores};
 use crate::program::{Program, Var};
@@ -56,9 +57,12 @@ use crate::tensor::Variable;
 use crate::wire::Target;
 #[cfg(not(feature = "terminal"))]
 use headless::{NoBar as Bar, NoInterrupts as Interrupts};
+use parts::StepParts;
 use progress::{BatchCounts, Console, UNOPTIMISED};
+use settings::Objective;
 #[cfg(feature = "terminal")]
 pub use signal::{catch_interrupts, interrupt_signals};
+use step::Programs;
 use training::Training;
 #[cfg(feature = "terminal")]
 use {bar::Bar, signal::Interrupts};
@@ -296,80 +300,97 @@ impl Trainer {
         if early { Some(StopReason::Early) } else { done }
     }
 
-    /// Makes one training step on a batch, on several batches, or in parts. After an error, the parameters, the carried states
-    /// and the metrics are unchanged.
+    /// Makes one training step on a batch or, with gradient accumulation, on the next batches, too. After an error, the
+    /// parameters, the carried states and the metrics are unchanged.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
-        let carried = self.training.state.carried.clone();
-        let sums: Vec<Vec<f64>> =
-            self.settings.objective.metrics.iter_mut().map(|m| m.sums().to_vec()).collect();
+        let before = self.training.state.carried.clone();
+        let sums = self.sums_of_metrics();
         let of_parts = self.step.carried.clone();
-        let made = match self.is_in_parts() {
-            false => self.fits(&batch).and_then(|fits| match fits {
-                true => self.alone(data, &batch, &carried),
-                false => self.in_pieces(data, batch),
-            }),
-            true => self.in_parts(data, batch, rest),
-        };
+        let made = self.run_step(data, batch, rest, &before);
+        self.step.programs.iter_mut().for_each(|programs| programs.on_divided = false);
         if made.is_err() {
-            (self.training.state.carried, self.step.carried) = (carried, of_parts);
-            for (metric, sums) in self.settings.objective.metrics.iter_mut().zip(&sums) {
-                restore(&mut *metric.what, sums);
-            }
+            (self.training.state.carried, self.step.carried) = (before, of_parts);
+            self.restore_metrics(&sums);
         }
         made
     }
 
-    /// Makes a step on one batch; `before` has the values of the carried states before the batch. The parameters are
-    /// updated last, since a metric may return an error for the batch.
-    fn alone(
+    /// Makes a step: divides its batches into parts and pieces, computes the gradients of this process's parts, sums the
+    /// gradients of all parts, and updates the parameters. A batch that is one part and fits is computed whole. `before` has the
+    /// values of the carried states before the step.
+    fn run_step(
         &mut self,
         data: &dyn Data,
-        batch: &Batch,
+        first: Batch,
+        rest: &mut Batches,
         before: &BTreeMap<String, Variable>,
     ) -> Result<BatchCounts> {
-        // The trainer's own loss, without a weight, accepts every batch; any other metric may return an error for a batch.
-        let refusing = self.settings.objective.metrics.len() > 1
-            || !self.settings.objective.own_loss
-            || self.settings.objective.weight.is_some();
-        let stage = if refusing { Stage::Gradients } else { Stage::Updates };
-        let metrics = &mut self.settings.objective.metrics;
-        let Training { scope, state, registry, rate, loss, trained, .. } = &mut self.training;
-        let Checkpoint { program, carried, position, .. } = state;
-        let (compiled, step) = (self.step.compiled.as_mut().ok_or_else(unprepared)?, position.step);
-        compiled.divided.iter_mut().for_each(|divided| divided.runner.executor.release());
-        let of = DataBatch { data, batch };
-        let failed = |scope: &mut Scope, run: &Run<'_>, e: Error| diagnosed(program, registry, scope, run, e);
-        let mut ran = compiled.runner.measure(
-            scope,
-            of,
-            BatchState { carried, metrics },
-            |feeds| Run::train(feeds, step).until(stage),
-            |_| Ok(()),
-            failed,
-        );
-        if refusing {
-            ran = ran.and_then(|()| compiled.runner.executor.update(scope)).or_else(|error| {
-                // If a number is not finite, the error about this number is returned instead of the error of the
-                // metric. The step runs again to find the operator that produced the number.
-                let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
-                    Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
-                    _ => Err(error),
-                };
-                compiled.runner.run(
-                    scope,
-                    of,
-                    &mut before.clone(),
-                    |feeds| Run::train(feeds, step).until(Stage::Gradients),
-                    then,
-                    failed,
-                )
-            });
-        }
-        ran?;
-        position.rate = Some(compiled.runner.executor.scalar(*rate)?);
-        let mut made = BatchCounts::default();
-        made.count(batch);
+        let (batches, made) = self.batches_of_step(first, rest)?;
+        self.choose_program(&batches[0])?;
+        let dealt = self.deal(batches)?;
+        // The gradients are multiplied by factors that depend on all parts. If the loss allows it, the factors are computed
+        // after the gradients, else before them.
+        let known = match &self.step.program()?.parts {
+            Some(parts) if !parts.is_late() => Some(self.known(data, &dealt)?),
+            _ => None,
+        };
+        let mut results = vec![None; dealt.occupied.len()];
+        let ran = self.gradients(data, &dealt, known.as_ref(), &mut results);
+        let done = self.exchange_sums(ran, &dealt, results).and_then(|()| self.update());
+        done.or_else(|error| self.first_not_finite(data, &dealt, before, error))?;
+        self.share_statistics(&dealt)?;
         Ok(made)
+    }
+
+    /// Returns the stage up to which a run computes. A whole batch is updated in the same run, unless a metric may return an error
+    /// for the batch: the parameters are updated last.
+    pub(super) fn stage(&self) -> Result<Stage> {
+        let Objective { metrics, own_loss, weight, .. } = &self.settings.objective;
+        // The trainer's own loss, without a weight, accepts every batch.
+        let refusing = metrics.len() > 1 || !own_loss || weight.is_some();
+        let whole = self.step.program()?.parts.is_none();
+        Ok(if whole && !refusing { Stage::Updates } else { Stage::Gradients })
+    }
+
+    /// Updates the parameters, if the run of a whole batch has not updated them.
+    fn update(&mut self) -> Result<()> {
+        let stage = self.stage()?;
+        let Training { scope, rate, state, .. } = &mut self.training;
+        let executor = &mut self.step.compiled()?.runner.executor;
+        if stage == Stage::Gradients {
+            executor.update(scope)?;
+        }
+        state.position.rate = Some(executor.scalar(*rate)?);
+        Ok(())
+    }
+
+    /// Returns the error of a step on a whole batch. If a number is not finite, this is the error about the number instead of an
+    /// error of a metric: the step runs again to find the operator that produced the number.
+    fn first_not_finite(
+        &mut self,
+        data: &dyn Data,
+        dealt: &StepParts,
+        before: &BTreeMap<String, Variable>,
+        error: Error,
+    ) -> Result<()> {
+        if self.step.program()?.parts.is_some() || self.stage()? == Stage::Updates {
+            return Err(error);
+        }
+        let Some(piece) = dealt.shares[0].first() else { return Err(error) };
+        let Training { scope, state, registry, loss, trained, .. } = &mut self.training;
+        let Checkpoint { program, position, .. } = state;
+        let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
+            Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
+            _ => Err(error),
+        };
+        self.step.compiled()?.runner.run(
+            scope,
+            DataBatch { data, batch: &piece.batch },
+            &mut before.clone(),
+            |feeds| Run::train(feeds, position.step).until(Stage::Gradients),
+            then,
+            |scope, run, e| diagnosed(program, registry, scope, run, e),
+        )
     }
 
     /// Checks the data and compiles the program; [`fit`](Self::fit) does the same before its first step. Call `check_data`, for
@@ -422,7 +443,7 @@ impl Trainer {
     #[track_caller]
     pub fn memory(&mut self, batch: &Batch) -> Result<MemoryUse> {
         self.prepare(None).at_caller()?;
-        let compiled = self.step.compiled.as_mut().ok_or_else(unprepared)?;
+        let compiled = self.step.compiled()?;
         let in_parts = compiled.parts.is_some();
         let memory = compiled.runner.memory(batch).at_caller()?;
         let collected = std::mem::replace(&mut self.step.collected, memory.selected);
@@ -465,8 +486,7 @@ impl Trainer {
         self.step.collected = 0;
         // If they were kept, the buffers of divided steps would use memory in addition to the buffers of the
         // evaluation.
-        let divided = self.step.compiled.iter_mut().flat_map(|compiled| &mut compiled.divided);
-        divided.for_each(|divided| divided.runner.executor.release());
+        self.step.switch(false);
         self.settings.objective.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
         let found = self.settle().and_then(|()| {
             self.with_averages(|trainer| match trainer.parts_a_batch() {
@@ -495,7 +515,7 @@ impl Trainer {
         carried: &mut BTreeMap<String, Variable>,
     ) -> Result<()> {
         if self.fits(batch)? {
-            let compiled = self.step.compiled.as_mut().ok_or_else(unprepared)?;
+            let compiled = self.step.compiled()?;
             let (scope, metrics) = (&mut self.training.scope, &mut self.settings.objective.metrics);
             return compiled.runner.infer(scope, DataBatch { data, batch }, BatchState { carried, metrics });
         }
@@ -503,7 +523,7 @@ impl Trainer {
         for piece in self.pieces(batch.clone(), &whole)? {
             self.fits(&piece.batch)?;
             let mut own = piece.take_states(self.runner()?, carried)?;
-            let compiled = self.step.compiled.as_mut().ok_or_else(unprepared)?;
+            let compiled = self.step.compiled()?;
             let (scope, metrics) = (&mut self.training.scope, &mut self.settings.objective.metrics);
             let of = DataBatch { data, batch: &piece.batch };
             compiled.runner.infer(scope, of, BatchState { carried: &mut own, metrics })?;
@@ -514,13 +534,14 @@ impl Trainer {
 
     /// Checks data before the first batch is read.
     fn check(&self, data: &dyn Data) -> Result<()> {
-        self.step.compiled.as_ref().ok_or_else(unprepared)?.runner.check(data)
+        self.step.program()?.runner.check(data)
     }
 
     /// At the first call, compiles the program. In a resumed training, checks that `train` is the data of the training so far.
     fn prepare(&mut self, train: Option<&dyn Data>) -> Result<()> {
-        if self.step.compiled.is_none() {
-            self.step.compiled = Some(self.compile(self.is_in_parts())?);
+        if self.step.programs.is_none() {
+            let main = self.compile(self.is_in_parts())?;
+            self.step.programs = Some(Programs { main, divided: None, on_divided: false });
         }
         let bound = self.training.state.position.step > 0
             && (self.training.resumed || self.training.state.position.batch > 0);

@@ -2,9 +2,10 @@
 //! gradients of all parts are summed, and the parameters are updated once per step. Several processes may compute the parts of
 //! one step.
 
-use std::collections::BTreeMap;
+use std::cell::RefCell;
 use std::ops::Range;
 
+use super::gradients::{PartSums, RunOfPart};
 use super::pieces::Piece;
 use super::progress::BatchCounts;
 use super::step::{CompiledTraining, ReadRows};
@@ -13,17 +14,14 @@ use super::training::Training;
 use super::{diagnosed, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
-use crate::error::{CallerSetting, Error, ErrorKind, Result};
-use crate::executor::{BatchLoss, Executor, Run, Stage, Totals, Whole};
+use crate::error::{CallerSetting, Error, Result};
+use crate::executor::{BatchLoss, Run, Stage, Totals, Whole};
 use crate::metrics::restore;
 use crate::operator::VarId;
-use crate::parallel::{self, Gradients, by_tokens, in_turn, subtrees};
+use crate::parallel::{self, by_tokens, in_turn, subtrees};
 use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, add_row_numbers, merge};
-use crate::tensor::{StorageKind, Variable};
-
-/// For each parameter, a list of pairs (gradient, factor); the gradient of the step is Σ factor · gradient.
-pub(super) type Sums = BTreeMap<VarId, Vec<WeighedGradient>>;
+use crate::tensor::{FloatsMut, Variable};
 
 /// The batches of a step, divided into parts.
 pub(super) struct StepParts {
@@ -36,9 +34,26 @@ pub(super) struct StepParts {
     pub(super) own: Range<usize>,
 }
 
+impl StepParts {
+    fn is_divided(&self) -> bool {
+        self.shares.iter().flatten().any(|piece| !piece.is_whole())
+    }
+
+    /// Returns whether the step is one batch in one part and one piece.
+    pub(super) fn is_single(&self) -> bool {
+        self.occupied.len() == 1 && self.shares[0].len() == 1
+    }
+}
+
+/// The sums of gradients over the parts of this process, and the key of the sum of each subtree of these parts.
+pub(super) struct OwnSums {
+    pub(super) sums: PartSums,
+    pub(super) keys: Vec<(Range<usize>, Option<usize>)>,
+}
+
 /// The values that a step computes over all its parts before it computes any gradient, and the totals of each part and
 /// batch.
-struct PartTotals {
+pub(super) struct PartTotals {
     whole: Whole,
     totals: Vec<Vec<Totals>>,
     all: Totals,
@@ -87,7 +102,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn accumulate(mut self, batches: u64) -> Self {
-        (self.settings.division.accumulate, self.step.compiled) = (Some(CallerSetting::new(batches)), None);
+        (self.settings.division.accumulate, self.step.programs) = (Some(CallerSetting::new(batches)), None);
         self
     }
 
@@ -123,7 +138,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn parts(mut self, parts: u64) -> Self {
-        (self.settings.division.parts, self.step.compiled) = (Some(CallerSetting::new(parts)), None);
+        (self.settings.division.parts, self.step.programs) = (Some(CallerSetting::new(parts)), None);
         self
     }
 
@@ -150,8 +165,9 @@ impl Trainer {
 
     /// Returns a warning for each operator whose results differ between a step in parts and a step of one batch.
     pub(super) fn of_parts(&self) -> Vec<String> {
+        let program = self.step.program().ok();
         let whole =
-            self.step.compiled.iter().flat_map(|compiled| &compiled.parts).flat_map(BatchLoss::whole_batch);
+            program.and_then(|program| program.parts.as_ref()).into_iter().flat_map(BatchLoss::whole_batch);
         let (batches, parts) = (self.batches_a_step(), self.parts_a_batch());
         let each = match (batches, parts) {
             (_, 1) => format!("each of the {batches} batches of a step"),
@@ -189,14 +205,12 @@ impl Trainer {
         Ok(())
     }
 
-    /// Makes a step on the batch `first` and, with gradient accumulation, on the next batches. Each batch is divided
-    /// into parts.
-    pub(super) fn in_parts(
+    /// Returns the batches of a step: the batch `first` and, with gradient accumulation, the next ones.
+    pub(super) fn batches_of_step(
         &mut self,
-        data: &dyn Data,
         first: Batch,
         rest: &mut Batches,
-    ) -> Result<BatchCounts> {
+    ) -> Result<(Vec<Batch>, BatchCounts)> {
         let mut made = BatchCounts::default();
         let mut next = Some(first);
         let mut batches = Vec::new();
@@ -205,56 +219,32 @@ impl Trainer {
             batches.push(batch);
             next = if made.batches < self.batches_a_step() { rest.next().transpose()? } else { None };
         }
-        let step = self.training.state.position.step;
-        self.count_collected(&batches)?;
-        let dealt = self.deal(batches)?;
-        self.step.divided += u64::from(dealt.shares.iter().flatten().any(|piece| !piece.is_whole()));
-        // The gradients are multiplied by factors that depend on all parts. If the loss allows it, the factors are computed
-        // after the gradients, else before them.
-        let known = if self.loss_parts()?.is_late() { None } else { Some(self.known(data, &dealt)?) };
-        let mut results = vec![None; dealt.occupied.len()];
-        let ran = self.gradients(data, &dealt, known.as_ref(), &mut results);
-        let (sums, ran) = match ran {
-            Ok(sums) => (sums, Ok(())),
-            Err(error) => (Vec::new(), Err(error)),
-        };
-        self.keep_rows_without_gradient(&sums);
-        self.share_results(ran, &dealt, &mut results, &format!("step {}", step + 1))?;
-        let all = self.total(&results)?;
-        let Training { scope, state, .. } = &mut self.training;
-        let CompiledTraining { parts, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
-        let parts = parts.as_mut().ok_or_else(unprepared)?;
-        let whole = parts.whole(scope, &all, state.position.step)?;
-        let alone = dealt.occupied.len() == 1 && dealt.shares[0].len() == 1;
-        // The gradients of a single batch in a single part are used without a change.
-        if !alone || !parts.is_mean() {
-            let factor = parts.factor(&whole, &all);
-            let sums = self.sum_of_all(sums, &dealt, &format!("gradients of step {}", step + 1))?;
-            self.set_gradients(sums, factor, &whole)?;
-        }
-        let Training { scope, rate, state, .. } = &mut self.training;
-        let CompiledTraining { runner, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
-        runner.executor.update(scope)?;
-        state.position.rate = Some(runner.executor.scalar(*rate)?);
-        self.share_statistics(&dealt)?;
-        Ok(made)
+        Ok((batches, made))
     }
 
-    fn loss_parts(&self) -> Result<&BatchLoss> {
-        self.step.compiled.as_ref().and_then(|compiled| compiled.parts.as_ref()).ok_or_else(unprepared)
+    pub(super) fn loss_parts(&self) -> Result<&BatchLoss> {
+        self.step.program()?.parts.as_ref().ok_or_else(unprepared)
     }
 
     /// Divides batches into parts. Returns the shares of this process's parts, or the shares of all parts if the rows of all
     /// parts must be counted.
-    fn deal(&mut self, batches: Vec<Batch>) -> Result<StepParts> {
+    pub(super) fn deal(&mut self, mut batches: Vec<Batch>) -> Result<StepParts> {
         let parts = self.parts_a_batch() as usize;
         let own = self.others().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
+        if self.step.program()?.parts.is_none() {
+            let batch = batches.pop().ok_or_else(unprepared)?;
+            let shares = vec![vec![Piece::whole(batch, self.runner()?)]];
+            return Ok(StepParts { shares, occupied: vec![true], own });
+        }
+        self.count_collected(&batches)?;
         let whole = self.loss_parts()?.whole_batch().to_vec();
         if parts == 1 {
             let pieces =
                 batches.into_iter().map(|batch| self.pieces(batch, &whole)).collect::<Result<Vec<_>>>()?;
-            let shares = vec![pieces.into_iter().flatten().collect()];
-            return Ok(StepParts { shares, occupied: vec![true], own });
+            let dealt =
+                StepParts { shares: vec![pieces.into_iter().flatten().collect()], occupied: vec![true], own };
+            self.step.divided += u64::from(dealt.is_divided());
+            return Ok(dealt);
         }
         let looked_at = if self.loss_parts()?.is_late() { own.clone() } else { 0..parts };
         let (mut shares, mut occupied) =
@@ -280,12 +270,14 @@ impl Trainer {
         if !occupied.contains(&true) {
             occupied[0] = true;
         }
-        Ok(StepParts { shares, occupied, own })
+        let dealt = StepParts { shares, occupied, own };
+        self.step.divided += u64::from(dealt.is_divided());
+        Ok(dealt)
     }
 
     /// Computes the values that depend on all parts. If the loss needs only the number of rows of each part, no forward
     /// pass is made; else a forward pass runs over each part.
-    fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
+    pub(super) fn known(&mut self, data: &dyn Data, dealt: &StepParts) -> Result<PartTotals> {
         let counted: Option<Vec<Vec<Totals>>> =
             dealt.shares.iter().map(|shares| self.counted(shares)).collect::<Result<_>>()?;
         let by_count = counted.is_some();
@@ -308,7 +300,7 @@ impl Trainer {
         })?;
         let all = all.unwrap_or(zero);
         let Training { scope, state, .. } = &mut self.training;
-        let CompiledTraining { parts, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
+        let CompiledTraining { parts, .. } = self.step.compiled()?;
         let (parts, step) = (parts.as_mut().ok_or_else(unprepared)?, state.position.step);
         let whole = match by_count {
             true => parts.of_counted(scope, &all, step)?,
@@ -318,57 +310,67 @@ impl Trainer {
     }
 
     /// Computes the sums of the gradients over this process's parts: one sum for each of the largest [`subtrees`] that
-    /// cover these parts.
-    fn gradients(
+    /// cover these parts. Returns the key of each sum, `None` for a subtree without sequences.
+    pub(super) fn gradients(
         &mut self,
         data: &dyn Data,
         dealt: &StepParts,
         known: Option<&PartTotals>,
         results: &mut [Option<PartResult>],
-    ) -> Result<Vec<(Range<usize>, Option<Sums>)>> {
-        let mut sums = Vec::new();
-        self.step
-            .compiled
-            .iter_mut()
-            .flat_map(|compiled| &mut compiled.read)
-            .for_each(|read| read.rows.clear());
+    ) -> Result<OwnSums> {
+        let mut keys = Vec::new();
+        self.step.compiled()?.read.iter_mut().for_each(|read| read.rows.clear());
+        let sums = PartSums::new(&self.training.state.program, &self.training.trained)?;
+        let state = RefCell::new((self, sums, results));
         for of in subtrees(dealt.own.clone()) {
             let mut single = |of: &Range<usize>| {
                 (of.len() == 1).then(|| {
+                    let (trainer, sums, results) = &mut *state.borrow_mut();
                     let part = of.start;
                     if !dealt.occupied[part] {
-                        let mut carried = std::mem::take(self.carried_of(part));
-                        self.runner()?.carry_none(&mut carried)?;
-                        *self.carried_of(part) = carried;
+                        let mut carried = std::mem::take(trainer.carried_of(part));
+                        trainer.runner()?.carry_none(&mut carried)?;
+                        *trainer.carried_of(part) = carried;
                         return Ok(None);
                     }
-                    let (sums, result) = self.part(data, part, &dealt.shares[part], known)?;
-                    results[part] = Some(result);
-                    Ok(Some(sums))
+                    results[part] = Some(trainer.part(data, part, dealt, known, sums)?);
+                    Ok(Some(part))
                 })
             };
-            let sum = parallel::sum(of.clone(), &mut single, &mut add_sums)?;
-            sums.push((of, sum));
+            let mut join = |left: usize, right: usize| {
+                let (trainer, sums, _) = &mut *state.borrow_mut();
+                let compiled = trainer.step.compiled()?;
+                sums.join(&mut compiled.runner.executor, left, right)
+            };
+            let key = parallel::sum(of.clone(), &mut single, &mut join)?;
+            keys.push((of, key));
         }
+        let (trainer, mut sums, _) = state.into_inner();
         // An update is possible only after a run. If no part of this process has a sequence, its first part therefore
         // runs on a batch without sequences.
-        if sums.iter().all(|(_, sum)| sum.is_none()) {
-            let metrics = self.sums_of_metrics();
-            self.part(data, dealt.own.start, &dealt.shares[dealt.own.start], known)?;
-            self.restore_metrics(&metrics);
+        if keys.iter().all(|(_, key)| key.is_none()) {
+            let metrics = trainer.sums_of_metrics();
+            trainer.part(data, dealt.own.start, dealt, known, &mut sums)?;
+            trainer.restore_metrics(&metrics);
         }
-        Ok(sums)
+        Ok(OwnSums { sums, keys })
     }
 
-    /// Runs a part's share of each batch, forward and backward; returns the gradients and the other results.
+    /// Runs a part's share of each batch, forward and backward; adds the gradients to `sums` and returns the other results.
     fn part(
         &mut self,
         data: &dyn Data,
         part: usize,
-        shares: &[Piece],
+        dealt: &StepParts,
         known: Option<&PartTotals>,
-    ) -> Result<(Sums, PartResult)> {
-        let (mut sums, mut totals) = (Sums::new(), self.loss_parts()?.zero());
+        sums: &mut PartSums,
+    ) -> Result<PartResult> {
+        let shares = &dealt.shares[part];
+        // The gradients of a single batch in a single part are used without a change.
+        let loss = self.step.program()?.parts.as_ref();
+        let unchanged = dealt.is_single() && loss.is_none_or(BatchLoss::is_mean);
+        let mut totals = loss.map_or_else(Totals::default, BatchLoss::zero);
+        sums.make_room(&mut self.step.compiled()?.runner.executor)?;
         // If each batch is a single part, the run of the part adds to the metrics directly. With several parts, the
         // sums of the metrics are collected part by part and merged later.
         let several = self.parts_a_batch() > 1;
@@ -378,8 +380,9 @@ impl Trainer {
         }
         let mut ran = Ok(());
         for (at, piece) in shares.iter().enumerate() {
+            let run = RunOfPart { key: part, first: at == 0, last: at + 1 == shares.len() };
             ran = self.seeds(part, at, known).and_then(|seeds| {
-                let found = self.add_gradients(data, part, piece, seeds, &mut sums)?;
+                let found = self.add_gradients(data, &run, piece, seeds, (&mut *sums, unchanged))?;
                 totals.add(&found);
                 Ok(())
             });
@@ -390,16 +393,9 @@ impl Trainer {
         let metrics = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
             self.restore_metrics(&before);
-            // The gradients of a part are merged here, so that the result does not depend on which process adds up the parts.
-            ran = ran.and_then(|()| {
-                sums.values_mut().try_for_each(|sum| {
-                    let gradient = merge(std::mem::take(sum))?;
-                    sum.push(WeighedGradient { gradient, factor: 1.0 });
-                    Ok(())
-                })
-            });
+            ran = ran.and_then(|()| sums.finish(part));
         }
-        ran.map(|()| (sums, PartResult { totals, metrics }))
+        ran.map(|()| PartResult { totals, metrics })
     }
 
     pub(super) fn sums_of_metrics(&mut self) -> Vec<Vec<f64>> {
@@ -413,7 +409,7 @@ impl Trainer {
     }
 
     fn seeds(&self, part: usize, batch: usize, known: Option<&PartTotals>) -> Result<Vec<(VarId, Variable)>> {
-        let parts = self.loss_parts()?;
+        let Some(parts) = &self.step.program()?.parts else { return Ok(Vec::new()) };
         match known {
             // A part without sequences has no totals and no gradients.
             Some(PartTotals { whole, totals, all }) => {
@@ -433,27 +429,48 @@ impl Trainer {
         Ok(self.sums_of_metrics())
     }
 
-    fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
+    pub(super) fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.totals.clone());
         let parts = results.iter().map(of_part).collect();
         let all = parallel::sum_all(parts, &mut |sum, other| Ok(sum_of(sum, &[other])))?;
         all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
-    /// Replaces the gradients of the last run by the sums over the parts, times `factor`. The gradients of loss terms
-    /// that do not depend on rows are added to the sums.
-    fn set_gradients(&mut self, mut sums: Sums, factor: f64, whole: &Whole) -> Result<()> {
-        let Training { state, trained, .. } = &mut self.training;
-        let CompiledTraining { runner, .. } = self.step.compiled.as_mut().ok_or_else(unprepared)?;
-        for &(param, gradient) in trained.iter() {
+    /// Completes the gradients in the executor's slots, which have the sums over all parts, times `factor` if they are `scaled`:
+    /// sets the selected rows, and adds the gradients of loss terms that do not depend on rows.
+    pub(super) fn set_gradients(
+        &mut self,
+        mut rows: Vec<Vec<WeighedGradient>>,
+        (factor, scaled): (f64, bool),
+        whole: &Whole,
+    ) -> Result<()> {
+        let Training { state, trained, .. } = &self.training;
+        let executor = &mut self.step.compiled()?.runner.executor;
+        for (at, &(param, gradient)) in trained.iter().enumerate() {
+            let mut without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
             let name = &state.program.var(param).name;
-            let mut sum = sums.remove(&param).unwrap_or_default();
+            let dense = executor.change_gradient(param, &mut |mut sum| {
+                let others: Vec<_> = without_rows.by_ref().map(|(_, other)| other.clone()).collect();
+                if !scaled {
+                    sum.scale(factor);
+                }
+                for other in others {
+                    let mut other = other.into_dense()?;
+                    sum.add_scaled(&FloatsMut::of(&mut other)?, 1.0);
+                }
+                Ok(())
+            })?;
+            if dense {
+                continue;
+            }
+            let mut sum = std::mem::take(&mut rows[at]);
             sum.iter_mut().for_each(|part| part.factor *= factor);
-            let without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
-            sum.extend(
-                without_rows.map(|(_, gradient)| WeighedGradient { gradient: gradient.clone(), factor: 1.0 }),
-            );
-            runner.executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
+            let one = |(_, gradient): &(VarId, _)| WeighedGradient {
+                gradient: Clone::clone(gradient),
+                factor: 1.0,
+            };
+            sum.extend(without_rows.map(one));
+            executor.set_gradient(param, merge(sum).map_err(|e| e.variable(name))?)?;
         }
         Ok(())
     }
@@ -479,8 +496,7 @@ impl Trainer {
             self.fits(&piece.batch)?;
             let mut carried = piece.take_states(self.runner()?, &mut all)?;
             let Training { scope, state, registry, .. } = &mut self.training;
-            let CompiledTraining { runner, parts, .. } =
-                self.step.compiled.as_mut().ok_or_else(unprepared)?;
+            let CompiledTraining { runner, parts, .. } = self.step.compiled()?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
             let step = state.position.step;
             runner.seeds = parts.seeds(None, &parts.zero())?;
@@ -497,43 +513,48 @@ impl Trainer {
         Ok(found)
     }
 
-    /// Runs a piece of a part, forward and backward; adds the gradients to `sums` and returns the totals of the piece.
+    /// Runs a piece of a part, forward and backward; adds the gradients to `sums`, with weight 1 if they are to be `unchanged`.
+    /// Returns the totals of the piece.
     fn add_gradients(
         &mut self,
         data: &dyn Data,
-        part: usize,
+        run_of: &RunOfPart,
         piece: &Piece,
         seeds: Vec<(VarId, Variable)>,
-        sums: &mut Sums,
+        (sums, unchanged): (&mut PartSums, bool),
     ) -> Result<Totals> {
+        let (part, stage) = (run_of.key, self.stage()?);
         self.step.computed = self.step.computed.saturating_add(piece.batch.tokens as u64);
-        self.fits(&piece.batch)?;
+        if self.step.program()?.parts.is_some() {
+            self.fits(&piece.batch)?;
+        }
         let mut all = std::mem::take(self.carried_of(part));
         let mut carried = piece.take_states(self.runner()?, &mut all)?;
         let metrics = &mut self.settings.objective.metrics;
-        let Training { scope, state, registry, trained, .. } = &mut self.training;
+        let Training { scope, state, registry, .. } = &mut self.training;
         let Checkpoint { program, position, .. } = state;
-        let (compiled, step) = (self.step.compiled.as_mut().ok_or_else(unprepared)?, position.step);
-        let parts = compiled.parts.take().ok_or_else(unprepared)?;
-        compiled.runner.seeds = seeds;
-        let mut totals = parts.zero();
-        let names = |param: VarId| program.var(param).name.as_str();
-        let ran = compiled.runner.measure(
+        let (compiled, step) = (self.step.compiled()?, position.step);
+        let CompiledTraining { runner, parts, read, .. } = compiled;
+        let zero = parts.as_ref().map_or_else(Totals::default, BatchLoss::zero);
+        let mut totals = zero;
+        runner.seeds = seeds;
+        let body = parts.as_ref().map_or(&*program, |parts| &parts.body);
+        let ran = runner.measure(
             scope,
             DataBatch { data, batch: &piece.batch },
             BatchState { carried: &mut carried, metrics },
-            |feeds| Run::train(feeds, step).until(Stage::Gradients),
+            |feeds| Run::train(feeds, step).until(stage),
             |executor| {
+                let Some(parts) = &*parts else { return Ok(()) };
                 totals = parts.read(executor)?;
-                let weight = parts.weight(&totals);
-                for ReadRows { ids, rows, .. } in &mut compiled.read {
+                let weight = if unchanged { 1.0 } else { parts.weight(&totals) };
+                for ReadRows { ids, rows, .. } in read {
                     add_row_numbers(executor.fetch(*ids)?.storage(), rows);
                 }
-                trained.iter().try_for_each(|&(param, _)| add(sums, executor, param, weight, names(param)))
+                sums.add_run(executor, program, run_of, weight)
             },
-            |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
+            |scope, run, error| diagnosed(body, registry, scope, run, error),
         );
-        compiled.parts = Some(parts);
         piece.put_states(carried, &mut all)?;
         *self.carried_of(part) = all;
         ran.map(|()| totals)
@@ -545,39 +566,4 @@ fn sum_of(zero: Totals, parts: &[Totals]) -> Totals {
         sum.add(part);
         sum
     })
-}
-
-/// Adds the gradients of two parts; each part has one gradient per parameter.
-fn add_sums(sum: Sums, mut other: Sums) -> Result<Sums> {
-    let add = |(param, own): (VarId, Vec<WeighedGradient>)| {
-        let gradients = [own, other.remove(&param).unwrap_or_default()].map(gradients_of);
-        let [own, other] = gradients;
-        let sum = parallel::add(own, other)?;
-        Ok((param, sum.into_iter().map(|gradient| WeighedGradient { gradient, factor: 1.0 }).collect()))
-    };
-    sum.into_iter().map(add).collect()
-}
-
-pub(super) fn gradients_of(sum: Vec<WeighedGradient>) -> Gradients {
-    sum.into_iter().map(|part| part.gradient).collect()
-}
-
-/// Adds the parameter's gradient of the last run to `sums`, times `weight`. Gradients of selected rows are only
-/// collected here, and merged later.
-fn add(sums: &mut Sums, executor: &mut Executor, param: VarId, weight: f64, name: &str) -> Result<()> {
-    let gradient = executor.gradient(param)?;
-    gradient.check_finite("gradient").map_err(|_| not_finite("gradient of a batch", name))?;
-    let rows = gradient.kind() == StorageKind::SelectedRows;
-    let sum = sums.entry(param).or_default();
-    sum.push(WeighedGradient { gradient, factor: weight });
-    if !rows {
-        let gradient = merge(std::mem::take(sum)).map_err(|e| e.variable(name))?;
-        sum.push(WeighedGradient { gradient, factor: 1.0 });
-    }
-    Ok(())
-}
-
-fn not_finite(what: &str, name: &str) -> Error {
-    let got = "NaN or infinity; nothing was updated";
-    Error::of(ErrorKind::NotFinite, what, "finite numbers", got).variable(name)
 }

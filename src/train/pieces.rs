@@ -6,7 +6,6 @@ use std::ops::Range;
 
 use super::progress::BatchCounts;
 use super::trainer::Trainer;
-use super::unprepared;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::executor::MemoryUse;
@@ -156,7 +155,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
-        (self.settings.division.memory_limit, self.step.compiled) = (Some(CallerSetting::new(bytes)), None);
+        (self.settings.division.memory_limit, self.step.programs) = (Some(CallerSetting::new(bytes)), None);
         self
     }
 
@@ -219,7 +218,7 @@ impl Trainer {
         if self.training.state.position.memory == 0 {
             return Ok(());
         }
-        let runner = &mut self.step.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let runner = &mut self.step.compiled()?.runner;
         // If a batch does not fit the model, its run returns the error.
         let selected = batches.iter().filter_map(|batch| Some(runner.memory(batch).ok()?.selected));
         self.step.collected = selected.fold(0, usize::saturating_add);
@@ -229,7 +228,7 @@ impl Trainer {
     /// Returns the shortage of memory for a batch; `None` if the batch fits. If the batch fits only without the buffers
     /// of earlier batches, the method releases these buffers. Call it directly before the batch runs.
     fn shortage(&mut self, batch: &Batch) -> Result<Option<Deficit>> {
-        let compiled = self.step.compiled.as_ref().ok_or_else(unprepared)?;
+        let compiled = self.step.program()?;
         let in_parts = compiled.parts.is_some();
         let (budget, whole) = (self.budget(in_parts, 0), self.budget(in_parts, self.step.collected));
         if whole.limit == 0 {
@@ -239,7 +238,7 @@ impl Trainer {
         // batch does not reduce them.
         let collected = whole.sums.saturating_sub(budget.sums);
         // If a batch does not fit the model, its run returns the error.
-        let runner = &mut self.step.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let runner = &mut self.step.compiled()?.runner;
         let Ok(memory) = runner.memory(batch).map(|memory| budget.with_training(memory)) else {
             return Ok(None);
         };
@@ -254,11 +253,11 @@ impl Trainer {
         if needed <= left {
             // Batches of other shapes may have left buffers that are larger than this batch needs.
             if needed.saturating_add(memory.kept) > left {
-                runner.executor.release();
+                self.step.compiled()?.runner.executor.release();
             }
             return Ok(None);
         }
-        let runner = &mut self.step.compiled.as_mut().ok_or_else(unprepared)?.runner;
+        let runner = &mut self.step.compiled()?.runner;
         let empty = runner.share(batch, &[])?;
         let base = runner.memory(&empty).map_or(0, |memory| memory.of_batch());
         let base = base.saturating_add(collected).min(needed);
@@ -417,31 +416,23 @@ impl Trainer {
         self.of_limit(error)
     }
 
-    /// Makes a step on a batch that does not fit the memory limit, with the program for steps in parts.
-    pub(super) fn in_pieces(&mut self, data: &dyn Data, batch: Batch) -> Result<BatchCounts> {
-        let Some(mut whole) = self.step.compiled.take() else { return Err(unprepared()) };
-        whole.runner.executor.release();
-        let profiled = whole.runner.executor.is_profiled();
-        let divided = match whole.divided.take() {
-            Some(divided) => Ok(divided),
-            None => self.compile(true).map(|mut divided| {
-                if profiled {
-                    divided.runner.executor.start_profile();
-                }
-                Box::new(divided)
-            }),
-        };
-        let made = match divided {
-            Ok(divided) => {
-                self.step.compiled = Some(*divided);
-                let mut none: Batches = Box::new(std::iter::empty());
-                let made = self.in_parts(data, batch, &mut none);
-                whole.divided = self.step.compiled.take().map(Box::new);
-                made
+    /// Chooses the program of a step on a batch: the main program, or the program for steps in parts if the batch does not fit
+    /// the memory limit and must be divided.
+    pub(super) fn choose_program(&mut self, batch: &Batch) -> Result<()> {
+        if self.is_in_parts() || self.fits(batch)? {
+            self.step.switch(false);
+            return Ok(());
+        }
+        if self.step.programs.as_ref().is_some_and(|programs| programs.divided.is_none()) {
+            let mut divided = self.compile(true)?;
+            if self.step.compiled()?.runner.executor.is_profiled() {
+                divided.runner.executor.start_profile();
             }
-            Err(error) => Err(error),
-        };
-        self.step.compiled = Some(whole);
-        made
+            if let Some(programs) = &mut self.step.programs {
+                programs.divided = Some(divided);
+            }
+        }
+        self.step.switch(true);
+        Ok(())
     }
 }

@@ -40,7 +40,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn precision(mut self, precision: Precision) -> Self {
-        (self.settings.precision, self.step.compiled) = (Some(CallerSetting::new(precision)), None);
+        (self.settings.precision, self.step.programs) = (Some(CallerSetting::new(precision)), None);
         // A CPU without a unit for bf16 computes the products of AVX-512 by other instructions.
         self.training.state.program.unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
         self

@@ -159,7 +159,6 @@ impl Trainer {
             parts,
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
-            divided: None,
             read,
         })
     }
@@ -264,16 +263,15 @@ impl Trainer {
 
     /// Returns the profile since [`Self::start_profile`]; `None` if no profile was started.
     pub fn take_profile(&mut self) -> Option<Profile> {
-        let compiled = self.step.compiled.as_mut()?;
-        let whole = compiled.runner.executor.take_profile()?;
+        let programs = self.step.programs.as_mut()?;
+        let whole = programs.main.runner.executor.take_profile()?;
         // If more runs were made for divided steps than for whole steps, returns the profile of the divided steps.
-        let divided = compiled.divided.as_mut().and_then(|divided| divided.runner.executor.take_profile());
+        let divided = programs.divided.as_mut().and_then(|divided| divided.runner.executor.take_profile());
         Some(divided.filter(|divided| divided.runs > whole.runs).unwrap_or(whole))
     }
 
     fn compiled(&mut self) -> Result<&mut CompiledTraining> {
         self.prepare(None)?;
-        let missing = || Error::of(ErrorKind::Program, "trainer", "a compiled program", "none");
-        self.step.compiled.as_mut().ok_or_else(missing)
+        self.step.compiled()
     }
 }

@@ -64,7 +64,7 @@ impl Trainer {
     /// ```
     #[must_use]
     pub fn distributed(mut self, world: World) -> Self {
-        (self.settings.world, self.step.compiled) = (Some(world), None);
+        (self.settings.world, self.step.programs) = (Some(world), None);
         self
     }
 
@@ -163,7 +163,7 @@ impl Trainer {
             }
             _ => Err(unprepared()),
         };
-        world.gather("measures of the processes", &message.0)?.iter().map(of).collect()
+        world.gather("measures of the processes", message.0)?.iter().map(of).collect()
     }
 
     /// Checks that all processes have the same settings; if the states of the processes differ, sends the state of rank
@@ -209,7 +209,7 @@ impl Trainer {
         };
         let resumed = self.training.resumed;
         // The state of rank 0 may have another number of parts, so the program must be compiled again.
-        self.step.compiled = None;
+        self.step.programs = None;
         world.agree("state of the training", taken.map(|()| Vec::new()))?;
         self.training.resumed = self.agreed(resumed && self.is_first(), "state of the training")?;
         Ok(())
@@ -439,7 +439,7 @@ impl Trainer {
     }
 
     pub(super) fn runner(&self) -> Result<&crate::predict::BatchRunner> {
-        Ok(&self.step.compiled.as_ref().ok_or_else(unprepared)?.runner)
+        Ok(&self.step.program()?.runner)
     }
 }
 

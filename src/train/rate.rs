@@ -100,7 +100,7 @@ impl Trainer {
             // Setting a scalar cannot fail.
             self.training.scope.set(RATE_SCALE, one()).ok();
         }
-        self.step.compiled = None;
+        self.step.programs = None;
         self
     }
 

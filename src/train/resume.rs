@@ -203,7 +203,7 @@ impl Trainer {
         self.settings.objective.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.step.carried.clear();
         // The training in the checkpoint may have another number of parts, so the program must be compiled again.
-        self.step.compiled = None;
+        self.step.programs = None;
         self.training.resumed = true;
         Ok(())
     }

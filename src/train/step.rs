@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::unprepared;
+use crate::error::Result;
 use crate::executor::{BatchLoss, Executor, MemoryUse};
 use crate::metrics::Better;
 use crate::operator::VarId;
@@ -14,7 +16,7 @@ use crate::tensor::Variable;
 #[derive(Default)]
 pub(super) struct Step {
     /// `None` if the program must be compiled before the next step, because a setting has changed.
-    pub(super) compiled: Option<CompiledTraining>,
+    pub(super) programs: Option<Programs>,
     /// For each part that this process computes, the carried states; used only if batches have several parts.
     pub(super) carried: Vec<BTreeMap<String, Variable>>,
     /// The bytes of the selected rows that the gradients of the current step in parts collect; 0 while no step in parts
@@ -34,6 +36,47 @@ pub(super) struct Step {
     pub(super) warned: bool,
 }
 
+/// The compiled programs of a trainer.
+pub(super) struct Programs {
+    /// The program of the steps: it computes a whole batch, or the parts of a batch.
+    pub(super) main: CompiledTraining,
+    /// The program for batches that are divided because of the memory limit; `None` before the first such batch, and if the
+    /// steps are in parts anyway.
+    pub(super) divided: Option<CompiledTraining>,
+    /// Whether the current step uses the divided program.
+    pub(super) on_divided: bool,
+}
+
+impl Step {
+    /// Returns the program of the current step.
+    pub(super) fn program(&self) -> Result<&CompiledTraining> {
+        let programs = self.programs.as_ref();
+        let used = programs.and_then(|p| if p.on_divided { p.divided.as_ref() } else { Some(&p.main) });
+        used.ok_or_else(unprepared)
+    }
+
+    /// Returns the program of the current step, to run it.
+    pub(super) fn compiled(&mut self) -> Result<&mut CompiledTraining> {
+        let programs = self.programs.as_mut();
+        let used = programs.and_then(|p| if p.on_divided { p.divided.as_mut() } else { Some(&mut p.main) });
+        used.ok_or_else(unprepared)
+    }
+
+    /// Returns the program that the current step does not use.
+    fn other(&mut self) -> Option<&mut CompiledTraining> {
+        self.programs.as_mut().and_then(|p| if p.on_divided { Some(&mut p.main) } else { p.divided.as_mut() })
+    }
+
+    /// Lets the next runs use the divided program, which is then there, or the main program. The buffers of the other program are
+    /// released: both at once would exceed the computed memory.
+    pub(super) fn switch(&mut self, divided: bool) {
+        if let Some(programs) = &mut self.programs {
+            programs.on_divided = divided;
+        }
+        self.other().into_iter().for_each(|other| other.runner.executor.release());
+    }
+}
+
 /// A trainer's compiled program with the values that each step needs.
 pub(super) struct CompiledTraining {
     pub(super) runner: BatchRunner,
@@ -42,9 +85,6 @@ pub(super) struct CompiledTraining {
     /// The index of the metric that decides which epoch is the best.
     pub(super) selected: usize,
     pub(super) better: Better,
-    /// The program for batches that are divided because of the memory limit; `None` before the first such batch, and if the
-    /// steps are in parts anyway.
-    pub(super) divided: Option<Box<CompiledTraining>>,
     /// The rows of parameters that steps read and whose missed updates all processes apply; empty for a single process.
     pub(super) read: Vec<ReadRows>,
 }

@@ -130,7 +130,7 @@ impl Trainer {
     /// threads.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
-        (self.settings.threads, self.step.compiled) = (threads, None);
+        (self.settings.threads, self.step.programs) = (threads, None);
         self
     }
 
@@ -143,7 +143,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
-        self.step.compiled = None;
+        self.step.programs = None;
         let metric: Measure = CallerSetting::new(Box::new(metric));
         match self.settings.objective.metrics.first_mut() {
             Some(loss) if loss.name() == metric.name() => {
@@ -178,7 +178,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn weight(mut self, weight: Var) -> Self {
-        (self.settings.objective.weight, self.settings.objective.unseen, self.step.compiled) =
+        (self.settings.objective.weight, self.settings.objective.unseen, self.step.programs) =
             (Some(CallerSetting::new(weight)), None, None);
         if let (Some(loss), true) =
             (self.settings.objective.metrics.first_mut(), self.settings.objective.own_loss)
@@ -192,7 +192,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn select(mut self, metric: &str) -> Self {
-        (self.settings.objective.select, self.step.compiled) =
+        (self.settings.objective.select, self.step.programs) =
             (Some(CallerSetting::new(metric.to_owned())), None);
         self
     }
@@ -203,7 +203,7 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn output(mut self, name: &str, var: Var) -> Self {
-        self.step.compiled = None;
+        self.step.programs = None;
         self.training.state.outputs.insert(name.to_owned(), self.training.net.name_of(var));
         self.settings.outputs.push(CallerSetting::new((name.to_owned(), var)));
         self

@@ -23,7 +23,7 @@ use crate::operator::entries::PooledStorage;
 use crate::operator::{Extent, Size, Spec, VarId};
 use crate::program::{OpDesc, Program};
 use crate::reserve;
-use crate::tensor::{DType, Dense, Element, Storage, with_element};
+use crate::tensor::{DType, Dense, Element, FloatsMut, Storage, with_element};
 
 /// The memory and the threads with which a plan runs.
 pub(crate) struct Machine {
@@ -239,6 +239,33 @@ impl Machine {
         let mut lane = self.arena.lane();
         let operands = lane.operands(&mut self.workers[0].room, &[region], &[]);
         Some(show(operands.read::<T>(0).and_then(|v| v.contiguous()).unwrap_or(&[])))
+    }
+
+    /// Calls a function that may change the numbers of a dense variable of known shape, in place. Returns `false`, without a
+    /// call, if the variable is not a dense float.
+    pub(crate) fn change(
+        &mut self,
+        slot: &Slot,
+        spec: &Spec,
+        change: &mut dyn FnMut(FloatsMut<'_>) -> Result<()>,
+    ) -> Result<bool> {
+        if slot.pool.is_some() || !slot.dtype.is_float() {
+            return Ok(false);
+        }
+        let count = spec.rows().known().unwrap_or(0) * spec.width();
+        let mut lane = self.arena.lane();
+        let mut operands = lane.operands(&mut self.workers[0].room, &[], &[first_numbers(slot, count)]);
+        match slot.dtype {
+            DType::F32 => {
+                let mut view = operands.write::<f32>(0);
+                change(FloatsMut::F32(view.as_mut().and_then(|v| v.contiguous()).unwrap_or(&mut [])))?;
+            }
+            _ => {
+                let mut view = operands.write::<f64>(0);
+                change(FloatsMut::F64(view.as_mut().and_then(|v| v.contiguous()).unwrap_or(&mut [])))?;
+            }
+        }
+        Ok(true)
     }
 
     /// Returns the size in bytes of a root block variable's value.
