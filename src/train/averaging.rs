@@ -86,14 +86,14 @@ impl Trainer {
 
     fn append_averages(&mut self, averaging: &Averaging, caller: String) -> Result<()> {
         let Averaging { decay, start, except } = averaging;
-        if averages(&self.training.state.program).next().is_some() {
+        if averages(&self.training.program).next().is_some() {
             return Err(Error::new("averages of the parameters", "one kind of average", "a second kind"));
         }
         if !(*decay > 0.0 && *decay <= 1.0) {
             return Err(Error::new("decay of an average", "a number above 0 and below 1", decay.to_string()));
         }
-        let mut program = self.training.state.program.clone();
-        let name = |param| self.training.state.program.var(param).name.as_str();
+        let mut program = self.training.program.clone();
+        let name = |param| self.training.program.var(param).name.as_str();
         let trained: Vec<&str> = self.training.trained.iter().map(|&(param, _)| name(param)).collect();
         if let Some(unknown) = except.iter().find(|except| !trained.contains(&except.as_str())) {
             let expected = format!("a trained parameter ({})", trained.join(", "));
@@ -113,7 +113,7 @@ impl Trainer {
             let start = self.training.scope.value(param)?;
             self.training.scope.set(average, start)?;
         }
-        self.training.state.program = program;
+        self.training.program = program;
         Ok(())
     }
 
@@ -124,10 +124,10 @@ impl Trainer {
 
     /// Returns the pairs (parameter, average of the parameter), by name; empty before the first step.
     pub(super) fn averages(&self) -> Vec<(String, String)> {
-        if self.training.state.position.step == 0 {
+        if self.training.position.step == 0 {
             return Vec::new();
         }
-        let names = averages(&self.training.state.program);
+        let names = averages(&self.training.program);
         names.map(|(param, average)| (param.to_owned(), average.to_owned())).collect()
     }
 

@@ -27,8 +27,7 @@ impl Trainer {
     /// Returns the criterion by which this run chooses the best epoch: the metric and the development data.
     fn criterion(&self, dev: &dyn Data) -> Result<Criterion> {
         let compiled = self.step.program()?;
-        let metric =
-            self.settings.objective.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
+        let metric = self.settings.metrics.get(compiled.selected).ok_or_else(unprepared)?.name().to_owned();
         Ok(Criterion { metric, better: compiled.better, data: dev.fingerprint() })
     }
 
@@ -38,14 +37,14 @@ impl Trainer {
     /// # Errors
     /// Returns an error if the checkpoint's criterion differs from this run's criterion and `remeasure_best` was not called.
     pub(super) fn must_remeasure(&self, dev: &dyn Data) -> Result<bool> {
-        let Some(best) = self.training.state.position.best else { return Ok(false) };
-        let Some(known) = &self.training.state.criterion else { return Ok(true) };
+        let Some(best) = self.training.position.best else { return Ok(false) };
+        let Some(known) = &self.training.criterion else { return Ok(true) };
         let ours = self.criterion(dev)?;
         // A metric of the same name may have other options, such as another threshold of labels.
-        let described = self.settings.objective.metrics.get(self.step.program()?.selected);
-        let described = described.map(|metric| describe(&*metric.what, &self.training.state.program));
+        let described = self.settings.metrics.get(self.step.program()?.selected);
+        let described = described.map(|metric| describe(&*metric.what, &self.training.program));
         let other = described.and_then(|ours| {
-            let theirs = self.training.state.metrics.iter().find(|theirs| theirs.name == ours.name)?;
+            let theirs = self.training.metrics.iter().find(|theirs| theirs.name == ours.name)?;
             other_metric(theirs, &ours)
         });
         let same = ours == *known && other.is_none();
@@ -77,7 +76,7 @@ impl Trainer {
     pub(super) fn measure_best_anew(&mut self, dev: &dyn Data, console: &mut Console<'_>) -> Result<bool> {
         let criterion = self.criterion(dev)?;
         let mut value = f64::NAN;
-        if !self.training.state.best.is_empty() {
+        if !self.training.best.is_empty() {
             let last = self.kept()?;
             self.use_best()?;
             let found = self.pass(dev, Stop::WhenAsked);
@@ -85,7 +84,8 @@ impl Trainer {
             let Some(found) = found? else { return Ok(false) };
             value = found.get(&criterion.metric).unwrap_or(f64::NAN);
         }
-        let Position { best, since_best, stalled, .. } = &mut self.training.state.position;
+        let state = &mut self.training.state;
+        let Position { best, since_best, stalled, .. } = &mut state.position;
         *best = best.map(|best| Best { value, ..best }).filter(|_| value.is_finite());
         if let Some(best) = best {
             console.say(&format!(
@@ -93,10 +93,10 @@ impl Trainer {
                 best.epoch, criterion.metric
             ));
         } else {
-            self.training.state.best.clear();
+            state.best.clear();
         }
         // Epochs that were no improvement by the old criterion no longer count for the patience.
-        if self.training.state.criterion.replace(criterion).is_some() {
+        if state.criterion.replace(criterion).is_some() {
             (*since_best, *stalled) = (0, 0);
         }
         Ok(true)
@@ -107,15 +107,15 @@ impl Trainer {
         let compiled = self.step.program()?;
         let value = found.0.get(compiled.selected).map_or(f64::NAN, |(_, value)| *value);
         let than = |best: Best| compiled.better.than(value, best.value);
-        let better = self.training.state.position.best.map_or(value.is_finite(), than);
+        let better = self.training.position.best.map_or(value.is_finite(), than);
         if better {
-            let Position { epoch, step, .. } = self.training.state.position;
-            self.training.state.position.best = Some(Best { value, epoch: epoch + 1, step });
-            self.training.state.position.since_best = 0;
-            self.training.state.best = self.parameters()?;
-            self.training.state.criterion = Some(self.criterion(dev)?);
+            let Position { epoch, step, .. } = self.training.position;
+            self.training.position.best = Some(Best { value, epoch: epoch + 1, step });
+            self.training.position.since_best = 0;
+            self.training.best = self.parameters()?;
+            self.training.criterion = Some(self.criterion(dev)?);
         } else {
-            self.training.state.position.since_best += 1;
+            self.training.position.since_best += 1;
         }
         Ok(better)
     }
@@ -138,8 +138,7 @@ impl Trainer {
 
     fn raw_parameters(&mut self) -> Result<BTreeMap<String, Storage>> {
         self.settle()?;
-        let kept =
-            self.training.state.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
+        let kept = self.training.program.vars().filter(|(_, v)| v.persistable && v.role != VarRole::State);
         let names: Vec<String> = kept.map(|(_, v)| v.name.clone()).collect();
         names.into_iter().map(|name| Ok((name.clone(), self.training.scope.value(&name)?))).collect()
     }
@@ -151,7 +150,7 @@ impl Trainer {
     /// Returns an error if no epoch has ended, or if the selected metric was not finite in any epoch.
     #[track_caller]
     pub fn use_best(&mut self) -> Result<()> {
-        if self.training.state.best.is_empty() {
+        if self.training.best.is_empty() {
             return Err(Error::of(
                 ErrorKind::Program,
                 "best parameters",

@@ -27,7 +27,7 @@ impl Trainer {
         dealt: &StepParts,
         mut results: Vec<Option<PartResult>>,
     ) -> Result<()> {
-        let (world, step) = (self.others().cloned(), self.training.state.position.step);
+        let (world, step) = (self.others().cloned(), self.training.position.step);
         let (mut own, received) = match &world {
             None => (ran?, Received::new()),
             Some(world) => self.exchange_results(world, ran, dealt, &mut results)?,
@@ -75,7 +75,7 @@ impl Trainer {
                 (mine, Some(own))
             }
         };
-        let doing = format!("step {}", self.training.state.position.step + 1);
+        let doing = format!("step {}", self.training.position.step + 1);
         let all = world.agree_each(&doing, mine)?;
         let own = own.ok_or_else(unprepared)?;
         let read = &self.step.program()?.read;
@@ -156,7 +156,7 @@ impl Trainer {
         let mut readers: Vec<Reader<'_>> =
             received.iter().map(|(bytes, begin)| Reader(&bytes[*begin..])).collect();
         let mine = share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, factor)?;
-        let doing = format!("gradients of step {}", self.training.state.position.step + 1);
+        let doing = format!("gradients of step {}", self.training.position.step + 1);
         let all = world.gather(&doing, mine.0)?;
         let mut rows: Vec<Vec<SelectedRows>> = vec![Vec::new(); specs.len()];
         for (rank, message) in all.iter().enumerate() {
@@ -174,7 +174,7 @@ impl Trainer {
         let totals = self.loss_parts()?.zero();
         // With a single part per batch, the run of the part has already added to the metrics, so no sums are sent.
         let sent = if parts > 1 { usize::MAX } else { 0 };
-        let metrics = self.settings.objective.metrics.iter_mut().take(sent);
+        let metrics = self.settings.metrics.iter_mut().take(sent);
         Ok(PartResult { totals, metrics: metrics.map(|metric| vec![0.0; metric.sums().len()]).collect() })
     }
 
@@ -228,7 +228,7 @@ impl Trainer {
             totals_message(&mut End::Write(&mut message), &mut found[dealt.own.clone()])?;
             Ok(message.0)
         });
-        let doing = format!("forward pass of step {}", self.training.state.position.step + 1);
+        let doing = format!("forward pass of step {}", self.training.position.step + 1);
         for (rank, message) in world.agree(&doing, mine)?.iter().enumerate() {
             let parts = parallel::parts_of(rank, world.size(), found.len());
             totals_message(&mut End::Read(&mut Reader(message)), &mut found[parts])?;

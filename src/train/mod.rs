@@ -45,7 +45,7 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Position};
 use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, MemoryUse, Run, Scope, Stage, diagnose};
@@ -59,7 +59,7 @@ use crate::wire::Target;
 use headless::{NoBar as Bar, NoInterrupts as Interrupts};
 use parts::StepParts;
 use progress::{BatchCounts, Console, UNOPTIMISED};
-use settings::Objective;
+use settings::{Objective, Settings};
 #[cfg(feature = "terminal")]
 pub use signal::{catch_interrupts, interrupt_signals};
 use step::Programs;
@@ -102,14 +102,13 @@ impl Trainer {
         let remeasure = self.checked(train, dev)?;
         let file = self.claim(until, remeasure)?;
         let whole_batch = self.of_batches(dev)?;
-        let resumed = self.training.resumed.then(|| self.training.state.position.clone());
+        let resumed = self.training.resumed.then(|| self.training.position.clone());
         self.training.resumed = false;
         let mut progress = match self.is_first() {
             true => std::mem::take(&mut self.settings.progress),
             false => Progress::Quiet,
         };
-        let mut console =
-            Console::new(&mut progress, until, train.batch_count(), &self.training.state.position);
+        let mut console = Console::new(&mut progress, until, train.batch_count(), &self.training.position);
         if !std::mem::replace(&mut self.step.warned, true) {
             UNOPTIMISED.into_iter().for_each(|slow| console.say(slow));
             self.training.net.warnings().iter().for_each(|warning| console.say(&warning.to_string()));
@@ -141,11 +140,11 @@ impl Trainer {
         let ended = ended.and_then(|ended| Ok((ended, self.measured(began)?)));
         let report = ended.map(|(ended, processes)| Report {
             ended,
-            epochs: self.training.state.position.epoch,
-            steps: self.training.state.position.step,
+            epochs: self.training.position.epoch,
+            steps: self.training.position.step,
             resumed,
-            best: self.training.state.position.best,
-            history: self.training.state.history.clone(),
+            best: self.training.position.best,
+            history: self.training.history.clone(),
             last,
             tokens: console.tokens,
             padded: console.padded,
@@ -163,7 +162,7 @@ impl Trainer {
             console.say(&format!(
                 "interrupted; saved in `{}`, to resume at {}",
                 file.display(),
-                self.training.state.position
+                self.training.position
             ));
         }
         drop(console);
@@ -190,103 +189,113 @@ impl Trainer {
                 return Ok(ended);
             }
 
-            // Trains on the batches of an epoch, from the first batch that is not finished yet.
-            let (epoch, from) = (self.training.state.position.epoch, self.training.state.position.batch);
-            let batches = self.batches_of(train, Some(epoch), from)?;
-            let (mut batches, given_up) = match self.others() {
-                // Several processes must stop after the same step, so the stop flag of one process must not stop the
-                // reading of its data early.
-                Some(_) => (batches, Arc::default()),
-                None => until_stopped(train, batches, &self.step.stop)?,
-            };
-            console.resume_clock();
-            loop {
-                if self.is_stopping() {
-                    self.save_checkpoint(file)?;
-                    return Ok(StopReason::Interrupted);
-                }
-                let next = batches.next();
-                if given_up.load(Ordering::SeqCst) {
-                    continue;
-                }
-                let Some(batch) = next.transpose()? else { break };
-                if until.reached(&self.training.state.position) {
-                    self.save_checkpoint(file)?;
-                    return Ok(StopReason::Done);
-                }
-
-                let before = self.step.divided;
-                // A step makes the forward pass, the backward pass and the updates, checks that all numbers are finite,
-                // and changes the metrics and the carried states.
-                let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches));
-                if given_up.load(Ordering::SeqCst) {
-                    continue;
-                }
-                let made = made?;
-                if before == 0 && self.step.divided > 0 {
-                    console.say(&self.first_division(&made));
-                }
-                self.training.state.position.batch += made.batches;
-                self.training.state.position.step += 1;
-                self.training.state.position.tokens =
-                    self.training.state.position.tokens.saturating_add(made.tokens);
-                console.made(&made);
-                console.step(&self.training.state.position, self.training.state.position.rate, || {
-                    scores(&self.settings.objective.metrics)
-                });
-                if self
-                    .settings
-                    .every
-                    .as_ref()
-                    .is_some_and(|steps| self.training.state.position.step.is_multiple_of(**steps))
-                {
-                    console.pause_clock();
-                    self.save_checkpoint(file)?;
-                    console.resume_clock();
-                }
+            if let Some(ended) = self.train_epoch(train, until, file, console)? {
+                return Ok(ended);
             }
-            console.pause_clock();
-            if self.training.state.position.batch == 0 {
-                return Err(Error::new("batches of an epoch of training data", "at least one", "none"));
-            }
-
-            // Ends the epoch: evaluates, decides whether the epoch is the best, and saves.
-            let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
-                self.save_checkpoint(file)?;
-                return Ok(StopReason::Interrupted);
-            };
-            let better = self.decide(&found, dev)?;
-            let of_train = scores(&self.settings.objective.metrics);
-            console.epoch(
-                &self.training.state.position,
-                [&of_train, &found],
-                self.training.state.position.rate,
-                better,
-            );
-            self.lower_rate(better)?.iter().for_each(|line| console.say(line));
-            self.training.state.position.epoch += 1;
-            self.training.state.history.push(EpochScores {
-                epoch: self.training.state.position.epoch,
-                step: self.training.state.position.step,
-                rate: self.training.state.position.rate,
-                train: of_train.0,
-                dev: found.0.clone(),
-                best: better,
-            });
-            *last = found;
-            self.training.state.position.batch = 0;
-            self.training.state.carried.clear();
-            self.step.carried.clear();
-            self.settings.objective.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-            self.save_checkpoint(file)?;
-            let stops = match (&mut self.settings.on_epoch, self.training.state.history.last()) {
-                (Some(on_epoch), Some(scores)) => on_epoch(scores).is_break(),
-                _ => false,
-            };
-            if self.agreed(stops, &format!("end of epoch {}", self.training.state.position.epoch))? {
-                return Ok(StopReason::Stopped);
+            if let Some(ended) = self.end_epoch(dev, file, console, last)? {
+                return Ok(ended);
             }
         }
+    }
+
+    /// Trains on the batches of an epoch, from the first batch that is not finished yet. Returns the reason if the training ends
+    /// within the epoch.
+    fn train_epoch(
+        &mut self,
+        train: &dyn Data,
+        until: Until,
+        file: Option<&Target>,
+        console: &mut Console<'_>,
+    ) -> Result<Option<StopReason>> {
+        let (epoch, from) = (self.training.position.epoch, self.training.position.batch);
+        let batches = self.batches_of(train, Some(epoch), from)?;
+        let (mut batches, given_up) = match self.others() {
+            // Several processes must stop after the same step, so the stop flag of one process must not stop the
+            // reading of its data early.
+            Some(_) => (batches, Arc::default()),
+            None => until_stopped(train, batches, &self.step.stop)?,
+        };
+        console.resume_clock();
+        loop {
+            if self.is_stopping() {
+                self.save_checkpoint(file)?;
+                return Ok(Some(StopReason::Interrupted));
+            }
+            let next = batches.next();
+            if given_up.load(Ordering::SeqCst) {
+                continue;
+            }
+            let Some(batch) = next.transpose()? else { break };
+            if until.reached(&self.training.position) {
+                self.save_checkpoint(file)?;
+                return Ok(Some(StopReason::Done));
+            }
+
+            let before = self.step.divided;
+            // A step makes the forward pass, the backward pass and the updates, checks that all numbers are finite,
+            // and changes the metrics and the carried states.
+            let made = self.at_rate(|trainer| trainer.step(train, batch, &mut batches));
+            if given_up.load(Ordering::SeqCst) {
+                continue;
+            }
+            let made = made?;
+            if before == 0 && self.step.divided > 0 {
+                console.say(&self.first_division(&made));
+            }
+            let position = &mut self.training.position;
+            position.batch += made.batches;
+            position.step += 1;
+            position.tokens = position.tokens.saturating_add(made.tokens);
+            console.made(&made);
+            console.step(position, position.rate, || scores(&self.settings.metrics));
+            let step = position.step;
+            if self.settings.every.as_ref().is_some_and(|steps| step.is_multiple_of(**steps)) {
+                console.pause_clock();
+                self.save_checkpoint(file)?;
+                console.resume_clock();
+            }
+        }
+        console.pause_clock();
+        match self.training.position.batch {
+            0 => Err(Error::new("batches of an epoch of training data", "at least one", "none")),
+            _ => Ok(None),
+        }
+    }
+
+    /// Ends an epoch: evaluates, decides whether the epoch is the best, and saves. Returns the reason if the training ends.
+    fn end_epoch(
+        &mut self,
+        dev: &dyn Data,
+        file: Option<&Target>,
+        console: &mut Console<'_>,
+        last: &mut Scores,
+    ) -> Result<Option<StopReason>> {
+        let Some(found) = self.pass(dev, Stop::WhenAsked)? else {
+            self.save_checkpoint(file)?;
+            return Ok(Some(StopReason::Interrupted));
+        };
+        let better = self.decide(&found, dev)?;
+        let of_train = scores(&self.settings.metrics);
+        let rate = self.training.position.rate;
+        console.epoch(&self.training.position, [&of_train, &found], rate, better);
+        self.lower_rate(better)?.iter().for_each(|line| console.say(line));
+        let state = &mut self.training.state;
+        state.position.epoch += 1;
+        let Position { epoch, step, rate, .. } = state.position;
+        let dev = found.0.clone();
+        state.history.push(EpochScores { epoch, step, rate, train: of_train.0, dev, best: better });
+        *last = found;
+        state.position.batch = 0;
+        state.carried.clear();
+        self.step.carried.clear();
+        self.settings.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
+        self.save_checkpoint(file)?;
+        let stops = match (&mut self.settings.on_epoch, self.training.state.history.last()) {
+            (Some(on_epoch), Some(scores)) => on_epoch(scores).is_break(),
+            _ => false,
+        };
+        let stops = self.agreed(stops, &format!("end of epoch {epoch}"))?;
+        Ok(stops.then_some(StopReason::Stopped))
     }
 
     /// Returns the reason why the training ends now; `None` if epochs or steps are left to do.
@@ -295,21 +304,21 @@ impl Trainer {
             .settings
             .patience
             .as_ref()
-            .is_some_and(|epochs| self.training.state.position.since_best >= **epochs);
-        let done = until.reached(&self.training.state.position).then_some(StopReason::Done);
+            .is_some_and(|epochs| self.training.position.since_best >= **epochs);
+        let done = until.reached(&self.training.position).then_some(StopReason::Done);
         if early { Some(StopReason::Early) } else { done }
     }
 
     /// Makes one training step on a batch or, with gradient accumulation, on the next batches, too. After an error, the
     /// parameters, the carried states and the metrics are unchanged.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
-        let before = self.training.state.carried.clone();
+        let before = self.training.carried.clone();
         let sums = self.sums_of_metrics();
         let of_parts = self.step.carried.clone();
         let made = self.run_step(data, batch, rest, &before);
         self.step.programs.iter_mut().for_each(|programs| programs.on_divided = false);
         if made.is_err() {
-            (self.training.state.carried, self.step.carried) = (before, of_parts);
+            (self.training.carried, self.step.carried) = (before, of_parts);
             self.restore_metrics(&sums);
         }
         made
@@ -345,7 +354,7 @@ impl Trainer {
     /// Returns the stage up to which a run computes. A whole batch is updated in the same run, unless a metric may return an error
     /// for the batch: the parameters are updated last.
     pub(super) fn stage(&self) -> Result<Stage> {
-        let Objective { metrics, own_loss, weight, .. } = &self.settings.objective;
+        let Settings { metrics, objective: Objective { own_loss, weight, .. }, .. } = &self.settings;
         // The trainer's own loss, without a weight, accepts every batch.
         let refusing = metrics.len() > 1 || !own_loss || weight.is_some();
         let whole = self.step.program()?.parts.is_none();
@@ -487,14 +496,14 @@ impl Trainer {
         // If they were kept, the buffers of divided steps would use memory in addition to the buffers of the
         // evaluation.
         self.step.switch(false);
-        self.settings.objective.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
+        self.settings.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
         let found = self.settle().and_then(|()| {
             self.with_averages(|trainer| match trainer.parts_a_batch() {
                 1 => trainer.infer(data, stop),
                 _ => trainer.infer_in_parts(data, stop),
             })
         });
-        let found = found.map(|whole| whole.then(|| ask(&self.settings.objective.metrics)));
+        let found = found.map(|whole| whole.then(|| ask(&self.settings.metrics)));
         self.restore_metrics(&training);
         found
     }
@@ -516,7 +525,7 @@ impl Trainer {
     ) -> Result<()> {
         if self.fits(batch)? {
             let compiled = self.step.compiled()?;
-            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.objective.metrics);
+            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.metrics);
             return compiled.runner.infer(scope, DataBatch { data, batch }, BatchState { carried, metrics });
         }
         let whole = self.whole_in_evaluation()?;
@@ -524,7 +533,7 @@ impl Trainer {
             self.fits(&piece.batch)?;
             let mut own = piece.take_states(self.runner()?, carried)?;
             let compiled = self.step.compiled()?;
-            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.objective.metrics);
+            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.metrics);
             let of = DataBatch { data, batch: &piece.batch };
             compiled.runner.infer(scope, of, BatchState { carried: &mut own, metrics })?;
             piece.put_states(own, carried)?;
@@ -543,19 +552,19 @@ impl Trainer {
             let main = self.compile(self.is_in_parts())?;
             self.step.programs = Some(Programs { main, divided: None, on_divided: false });
         }
-        let bound = self.training.state.position.step > 0
-            && (self.training.resumed || self.training.state.position.batch > 0);
+        let bound =
+            self.training.position.step > 0 && (self.training.resumed || self.training.position.batch > 0);
         if !bound {
-            self.training.state.position.memory =
+            self.training.position.memory =
                 self.settings.division.memory_limit.as_deref().copied().unwrap_or(0);
         }
         let Some(train) = train else { return Ok(()) };
         self.restore_sums()?;
-        let (data, known) = (train.fingerprint(), self.training.state.position.data);
+        let (data, known) = (train.fingerprint(), self.training.position.data);
         if bound && data != known {
             let expected = format!(
                 "the data of the training so far (fingerprint {known:016x}), which is at {}",
-                self.training.state.position
+                self.training.position
             );
             let got = format!("other samples, batches or another order (fingerprint {data:016x})");
             return Err(Error::new("training data", expected, got));
@@ -563,10 +572,10 @@ impl Trainer {
         if bound {
             self.check_step()?;
         }
-        self.training.state.position.data = data;
+        self.training.position.data = data;
         let [accumulate, parts] =
             [self.batches_a_step(), self.parts_a_batch()].map(|n| if n > 1 { n } else { 0 });
-        (self.training.state.position.accumulate, self.training.state.position.parts) = (accumulate, parts);
+        (self.training.position.accumulate, self.training.position.parts) = (accumulate, parts);
         Ok(())
     }
 }

@@ -147,9 +147,8 @@ impl Trainer {
     }
 
     pub(super) fn parts_a_batch(&self) -> u64 {
-        let known = self.training.state.position.parts;
-        let of_world =
-            || self.settings.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
+        let known = self.training.position.parts;
+        let of_world = || self.step.world.as_ref().map_or(1, |world| world.size().next_power_of_two() as u64);
         self.settings
             .division
             .parts
@@ -185,7 +184,7 @@ impl Trainer {
 
     /// Checks that a step has the same numbers of batches and parts as the earlier steps of the training.
     pub(super) fn check_step(&self) -> Result<()> {
-        let known = &self.training.state.position;
+        let known = &self.training.position;
         for (what, known, ours, told) in [
             (
                 "batches that make a step",
@@ -196,7 +195,7 @@ impl Trainer {
             ("parts of a batch", known.parts, self.parts_a_batch(), &self.settings.division.parts),
         ] {
             if known.max(1) != ours {
-                let at = &self.training.state.position;
+                let at = &self.training.position;
                 let expected = format!("{}, as in the training so far, which is at {at}", known.max(1));
                 let error = Error::new(what, expected, ours.to_string());
                 return Err(told.iter().fold(error, |error, told| error.called(told.line)));
@@ -251,7 +250,7 @@ impl Trainer {
             ((0..parts).map(|_| Vec::new()).collect::<Vec<_>>(), vec![false; parts]);
         for batch in &batches {
             let lengths = self.runner()?.lengths(batch)?;
-            let dealt = match self.training.state.program.carried_states().next() {
+            let dealt = match self.training.program.carried_states().next() {
                 Some(_) => in_turn(lengths.len(), parts),
                 None => by_tokens(&lengths, parts),
             };
@@ -320,7 +319,7 @@ impl Trainer {
     ) -> Result<OwnSums> {
         let mut keys = Vec::new();
         self.step.compiled()?.read.iter_mut().for_each(|read| read.rows.clear());
-        let sums = PartSums::new(&self.training.state.program, &self.training.trained)?;
+        let sums = PartSums::new(&self.training.program, &self.training.trained)?;
         let state = RefCell::new((self, sums, results));
         for of in subtrees(dealt.own.clone()) {
             let mut single = |of: &Range<usize>| {
@@ -376,7 +375,7 @@ impl Trainer {
         let several = self.parts_a_batch() > 1;
         let before = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
-            self.settings.objective.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
+            self.settings.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         }
         let mut ran = Ok(());
         for (at, piece) in shares.iter().enumerate() {
@@ -399,11 +398,11 @@ impl Trainer {
     }
 
     pub(super) fn sums_of_metrics(&mut self) -> Vec<Vec<f64>> {
-        self.settings.objective.metrics.iter_mut().map(|metric| metric.sums().to_vec()).collect()
+        self.settings.metrics.iter_mut().map(|metric| metric.sums().to_vec()).collect()
     }
 
     pub(super) fn restore_metrics(&mut self, sums: &[Vec<f64>]) {
-        for (metric, sums) in self.settings.objective.metrics.iter_mut().zip(sums) {
+        for (metric, sums) in self.settings.metrics.iter_mut().zip(sums) {
             restore(&mut *metric.what, sums);
         }
     }
@@ -423,7 +422,7 @@ impl Trainer {
     /// Merges the sums of the metrics over one set of batches with the sums over another set.
     pub(super) fn merge_metrics(&mut self, sums: Vec<Vec<f64>>, other: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
         self.restore_metrics(&sums);
-        for (metric, other) in self.settings.objective.metrics.iter_mut().zip(other) {
+        for (metric, other) in self.settings.metrics.iter_mut().zip(other) {
             metric.merge(other).map_err(|e| e.called(metric.line))?;
         }
         Ok(self.sums_of_metrics())
@@ -530,7 +529,7 @@ impl Trainer {
         }
         let mut all = std::mem::take(self.carried_of(part));
         let mut carried = piece.take_states(self.runner()?, &mut all)?;
-        let metrics = &mut self.settings.objective.metrics;
+        let metrics = &mut self.settings.metrics;
         let Training { scope, state, registry, .. } = &mut self.training;
         let Checkpoint { program, position, .. } = state;
         let (compiled, step) = (self.step.compiled()?, position.step);

@@ -167,7 +167,7 @@ impl Trainer {
     /// Returns the limit and the memory beside the runs; `collected` has the bytes of the selected rows that the step collects.
     fn budget(&self, in_parts: bool, collected: usize) -> Budget {
         let (data, ahead) = self.step.held_data;
-        let limit = usize::try_from(self.training.state.position.memory).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.training.position.memory).unwrap_or(usize::MAX);
         Budget { limit, data, ahead, sums: if in_parts { self.bytes_of_sums(collected) } else { 0 } }
     }
 
@@ -198,7 +198,7 @@ impl Trainer {
     /// the tree of parts, one gradient to be added, and, with several parts, one message to other processes.
     /// `collected` has the bytes of the selected rows that the step collects.
     fn bytes_of_sums(&self, collected: usize) -> usize {
-        let program = &self.training.state.program;
+        let program = &self.training.program;
         let bytes = |(_, gradient): &(VarId, VarId)| {
             let spec = program.spec(*gradient).ok().filter(|spec| spec.storage == StorageKind::Dense)?;
             Some(spec.rows().known()?.saturating_mul(spec.width()).saturating_mul(spec.dtype.size_of()))
@@ -215,7 +215,7 @@ impl Trainer {
     /// Computes the bytes of the selected rows that the gradients of a step collect, over all batches of the step.
     pub(super) fn count_collected(&mut self, batches: &[Batch]) -> Result<()> {
         self.step.collected = 0;
-        if self.training.state.position.memory == 0 {
+        if self.training.position.memory == 0 {
             return Ok(());
         }
         let runner = &mut self.step.compiled()?.runner;
@@ -267,7 +267,7 @@ impl Trainer {
     /// Checks that the limit leaves memory for batches beside the parameters, the optimizer's state and the data.
     pub(super) fn has_room(&self) -> Result<()> {
         let budget = self.budget(self.is_in_parts(), 0);
-        let memory = budget.with_training(MemoryUse::of_program(&self.training.state.program));
+        let memory = budget.with_training(MemoryUse::of_program(&self.training.program));
         match budget.limit > 0 && budget.left(&memory) == 0 {
             true => Err(self.too_low(memory.fixed())),
             false => Ok(()),
@@ -278,7 +278,7 @@ impl Trainer {
     fn too_low(&self, fixed: usize) -> Error {
         let expected =
             format!("more than {} for parameters, optimizer and data", excess_shown(limit_of(fixed)));
-        let got = limit_shown(self.training.state.position.memory.into());
+        let got = limit_shown(self.training.position.memory.into());
         self.of_limit(Error::of(ErrorKind::Memory, "memory limit", expected, got))
     }
 
@@ -337,17 +337,16 @@ impl Trainer {
 
     /// Returns the progress line about the first step that was divided.
     pub(super) fn first_division(&self, made: &BatchCounts) -> String {
-        let limit = shown(self.training.state.position.memory.into());
+        let limit = shown(self.training.position.memory.into());
         format!(
             "memory limit {limit}: batches that do not fit are divided; the first is at {}, with {} tokens",
-            self.training.state.position, made.tokens
+            self.training.position, made.tokens
         )
     }
 
     /// Returns the progress line for a resumed training whose checkpoint has another limit than this trainer.
     pub(super) fn other_limit(&self) -> Option<String> {
-        let (known, own) =
-            (self.training.state.position.memory, **self.settings.division.memory_limit.as_ref()?);
+        let (known, own) = (self.training.position.memory, **self.settings.division.memory_limit.as_ref()?);
         let known_limit = if known == 0 { "none".to_owned() } else { shown(known.into()) };
         (own != known).then(|| {
             format!(
@@ -389,7 +388,7 @@ impl Trainer {
         let expected = format!(
             "at most {} for a step, of the memory limit of {}",
             limit_shown(left as u128),
-            limit_shown(self.training.state.position.memory.into())
+            limit_shown(self.training.position.memory.into())
         );
         let lengths = self.runner().and_then(|runner| runner.lengths(batch)).unwrap_or_default();
         let (count, rows) = (lengths.len(), lengths.iter().sum::<usize>());

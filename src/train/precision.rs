@@ -42,7 +42,7 @@ impl Trainer {
     pub fn precision(mut self, precision: Precision) -> Self {
         (self.settings.precision, self.step.programs) = (Some(CallerSetting::new(precision)), None);
         // A CPU without a unit for bf16 computes the products of AVX-512 by other instructions.
-        self.training.state.program.unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
+        self.training.program.unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
         self
     }
 
@@ -56,7 +56,7 @@ impl Trainer {
 
     /// Returns the unit that computes the matrix products of f32 numbers.
     pub fn unit(&self) -> MatrixUnit {
-        self.training.state.program.unit
+        self.training.program.unit
     }
 
     /// Returns an error if the CPU computes the products of the training slowly and this is not allowed.

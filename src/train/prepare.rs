@@ -47,29 +47,25 @@ impl Trainer {
     /// Returns each operator that reads a whole batch and on which a metric depends, with the source line of the
     /// operator.
     pub(super) fn whole_in_evaluation(&self) -> Result<Vec<(String, String)>> {
-        let looked_at =
-            self.settings.objective.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
-        whole_batch(&self.training.state.program, &self.training.registry, looked_at)
+        let looked_at = self.settings.metrics.iter().flat_map(|metric| metric.variables()).map(Var::id);
+        whole_batch(&self.training.program, &self.training.registry, looked_at)
     }
 
     /// Returns the metric that decides which epoch is the best; `None` if [`Self::select`] names an unknown metric.
     pub fn selected(&self) -> Option<&dyn Metric> {
-        Some(&*self.settings.objective.metrics.get(self.place_of_selected()?)?.what)
+        Some(&*self.settings.metrics.get(self.place_of_selected()?)?.what)
     }
 
     fn place_of_selected(&self) -> Option<usize> {
         match &self.settings.objective.select {
-            None => Some(usize::from(self.settings.objective.metrics.len() > 1)),
-            Some(name) => {
-                self.settings.objective.metrics.iter().position(|metric| metric.name() == name.what)
-            }
+            None => Some(usize::from(self.settings.metrics.len() > 1)),
+            Some(name) => self.settings.metrics.iter().position(|metric| metric.name() == name.what),
         }
     }
 
-    /// Checks all settings of the trainer, and compiles its program. If `in_parts` is true, the program makes steps in
-    /// parts.
-    pub(super) fn compile(&self, in_parts: bool) -> Result<CompiledTraining> {
-        let (program, metrics) = (&self.training.state.program, &self.settings.objective.metrics);
+    /// Checks all settings of the trainer; returns the index of the metric that decides which epoch is the best.
+    fn check_settings(&self) -> Result<usize> {
+        let metrics = &self.settings.metrics;
         // Operators that were added after the trainer was made, for a metric or an output, may have recorded errors.
         self.training.net.check()?;
         for (i, metric) in metrics.iter().enumerate() {
@@ -78,20 +74,13 @@ impl Trainer {
                 return Err(error.called(metric.line));
             }
             let named = |e: Error| {
-                Error::of(
-                    e.kind(),
-                    format!("metric `{}`", metric.name()),
-                    "variables that fit the model",
-                    format!("{e:#}"),
-                )
-                .caused_by(e)
+                let (what, got) = (format!("metric `{}`", metric.name()), format!("{e:#}"));
+                Error::of(e.kind(), what, "variables that fit the model", got).caused_by(e)
             };
-            metric
-                .variables()
-                .into_iter()
+            let mut variables = metric.variables().into_iter();
+            variables
                 .try_for_each(|var| self.own(var).map(drop))
-                .map_err(named)
-                .map_err(|e| e.called(metric.line))?;
+                .map_err(|e| named(e).called(metric.line))?;
         }
         for told in &self.settings.outputs {
             let (name, var) = &**told;
@@ -116,13 +105,20 @@ impl Trainer {
         self.check_averages()?;
         self.settings.objective.unseen.clone().map_or(Ok(()), Err)?;
         self.check_weight()?;
-        let selected = self.place_of_selected().ok_or_else(|| {
+        self.place_of_selected().ok_or_else(|| {
             let names: Vec<String> = metrics.iter().map(|m| format!("`{}`", m.name())).collect();
             let (expected, select) =
-                (format!("one of {}", names.join(", ")), self.settings.objective.select.as_ref());
-            let got = select.map_or_else(|| "none".to_owned(), |name| format!("`{}`", name.what));
+                (format!("one of {}", names.join(", ")), &self.settings.objective.select);
+            let got = select.as_ref().map_or_else(|| "none".to_owned(), |name| format!("`{}`", name.what));
             select.iter().fold(Error::new("selected metric", expected, got), |e, name| e.called(name.line))
-        })?;
+        })
+    }
+
+    /// Checks all settings of the trainer, and compiles its program. If `in_parts` is true, the program makes steps in
+    /// parts.
+    pub(super) fn compile(&self, in_parts: bool) -> Result<CompiledTraining> {
+        let selected = self.check_settings()?;
+        let (program, metrics) = (&self.training.program, &self.settings.metrics);
         let mut wanted: Vec<VarId> = vec![self.training.loss.id(), self.training.rate];
         wanted.extend(metrics.iter().flat_map(|m| m.variables()).map(Var::id));
         wanted.extend(program.carried_states().map(|state| state.after));
@@ -167,7 +163,7 @@ impl Trainer {
 impl Trainer {
     /// Returns the terms of the loss, which steps in parts need.
     fn terms(&self) -> Result<LossTerms> {
-        let program = &self.training.state.program;
+        let program = &self.training.program;
         match &self.settings.objective.weight {
             None => {
                 let terms = LossTerms::of(program, &self.training.registry, self.training.loss.id());
@@ -202,12 +198,12 @@ impl Trainer {
             let got = format!("`{}`, which was made later", self.training.net.name_of(var));
             return Err(Error::of(ErrorKind::Program, "variable", "a variable made before the trainer", got));
         }
-        self.training.state.program.spec(var.id())
+        self.training.program.spec(var.id())
     }
 
     /// Returns the spec of a variable of the trained model; an error if the variable is in a step block.
     fn own(&self, var: Var) -> Result<&Spec> {
-        let (spec, desc) = (self.made(var)?, self.training.state.program.var(var.id()));
+        let (spec, desc) = (self.made(var)?, self.training.program.var(var.id()));
         if desc.block != BlockId(0) {
             let got = format!("`{}`, a variable of a step block", desc.name);
             return Err(Error::of(ErrorKind::Program, "variable", "a variable of the root block", got));

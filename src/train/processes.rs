@@ -64,13 +64,13 @@ impl Trainer {
     /// ```
     #[must_use]
     pub fn distributed(mut self, world: World) -> Self {
-        (self.settings.world, self.step.programs) = (Some(world), None);
+        (self.step.world, self.step.programs) = (Some(world), None);
         self
     }
 
     /// Returns the world of processes; `None` if this process is the only one.
     pub(super) fn others(&self) -> Option<&World> {
-        self.settings.world.as_ref().filter(|world| world.size() > 1)
+        self.step.world.as_ref().filter(|world| world.size() > 1)
     }
 
     /// Returns whether this process is the one that shows the progress and writes files (rank 0, or a single process).
@@ -102,8 +102,7 @@ impl Trainer {
     }
 
     pub(super) fn check_parts(&self) -> Result<()> {
-        let (parts, size) =
-            (self.parts_a_batch(), self.settings.world.as_ref().map_or(1, World::size) as u64);
+        let (parts, size) = (self.parts_a_batch(), self.step.world.as_ref().map_or(1, World::size) as u64);
         let called = |error: Error| {
             self.settings.division.parts.iter().fold(error, |error, told| error.called(told.line))
         };
@@ -218,16 +217,16 @@ impl Trainer {
     /// Returns the settings that all processes must share, one per line.
     fn described_to_others(&mut self, train: &dyn Data, dev: &dyn Data, until: Until) -> Result<String> {
         let fingerprint = |bytes: &[u8]| format!("fingerprint {:08x}", crc32fast::hash(bytes));
-        let program = self.training.state.program.to_bytes()?;
-        let name = |var: VarId| self.training.state.program.var(var).name.as_str();
-        let metrics: Vec<&str> = self.settings.objective.metrics.iter().map(|metric| metric.name()).collect();
+        let program = self.training.program.to_bytes()?;
+        let name = |var: VarId| self.training.program.var(var).name.as_str();
+        let metrics: Vec<&str> = self.settings.metrics.iter().map(|metric| metric.name()).collect();
         let plateau = self.settings.rates.plateau.as_deref().map_or(String::new(), |of| {
             format!("factor {}, patience {}, least {}", of.factor, of.patience, of.least)
         });
         let number = |told: &Option<CallerSetting<u64>>| told.as_deref().copied().unwrap_or_default();
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
-            format!("seed: {}", self.training.state.program.seed),
+            format!("seed: {}", self.training.program.seed),
             format!("precision of the matrix products: {}", self.unit()),
             format!("program: {}", fingerprint(&program)),
             format!("training data: fingerprint {:016x}", train.fingerprint()),
@@ -254,11 +253,9 @@ impl Trainer {
     /// Returns a checksum of the state of the training.
     fn digest(&mut self) -> Result<u64> {
         let mut sum = crc32fast::Hasher::new();
-        sum.update(
-            format!("{:?} {:?}", self.training.state.position, self.training.state.criterion).as_bytes(),
-        );
+        sum.update(format!("{:?} {:?}", self.training.position, self.training.criterion).as_bytes());
         for name in self.persistent() {
-            let program = &self.training.state.program;
+            let program = &self.training.program;
             let var = program.find(&name).map(|id| program.var(id));
             let dtype = var.filter(|var| !var.is_row_sparse()).and_then(|var| Some(var.spec()?.dtype));
             match dtype {
@@ -293,7 +290,7 @@ impl Trainer {
     /// Returns the names of the statistics of layers: variables that a training step updates with values of its forward
     /// pass.
     pub(super) fn statistics(&self) -> Vec<String> {
-        let program = &self.training.state.program;
+        let program = &self.training.program;
         let forward: Vec<_> = program
             .root()
             .ops
@@ -311,11 +308,10 @@ impl Trainer {
     pub(super) fn carried_of(&mut self, part: usize) -> &mut BTreeMap<String, Variable> {
         let parts = self.parts_a_batch() as usize;
         if parts == 1 {
-            return &mut self.training.state.carried;
+            return &mut self.training.carried;
         }
         if self.step.carried.len() != parts {
-            self.step.carried =
-                (0..parts).map(|part| of_part(&self.training.state.carried, part, parts)).collect();
+            self.step.carried = (0..parts).map(|part| of_part(&self.training.carried, part, parts)).collect();
         }
         &mut self.step.carried[part]
     }
@@ -323,15 +319,14 @@ impl Trainer {
     /// Joins the carried states of all parts into the carried states of the whole batch, for a checkpoint.
     pub(super) fn gather_carried(&mut self) -> Result<()> {
         let parts = self.parts_a_batch() as usize;
-        if parts == 1 || self.training.state.program.carried_states().next().is_none() {
+        if parts == 1 || self.training.program.carried_states().next().is_none() {
             return Ok(());
         }
         let names: Vec<String> = self
             .training
-            .state
             .program
             .carried_states()
-            .map(|state| self.training.state.program.var(state.before).name.clone())
+            .map(|state| self.training.program.var(state.before).name.clone())
             .collect();
         if let Some(world) = self.others().cloned() {
             let own = parallel::parts_of(world.rank(), world.size(), parts);
@@ -354,7 +349,7 @@ impl Trainer {
                 for part in parallel::parts_of(rank, world.size(), parts) {
                     for name in &names {
                         let rows = message.number()? as usize;
-                        let program = &self.training.state.program;
+                        let program = &self.training.program;
                         let like = program.find(name).ok_or_else(unprepared)?;
                         let spec = program.spec(like)?;
                         let mut shape: Vec<usize> =
@@ -373,7 +368,7 @@ impl Trainer {
             let of_parts: Vec<&Variable> =
                 self.step.carried.iter().filter_map(|states| states.get(&name)).collect();
             if let Some(whole) = joined(&of_parts)? {
-                self.training.state.carried.insert(name, whole);
+                self.training.carried.insert(name, whole);
             }
         }
         Ok(())
@@ -385,7 +380,7 @@ impl Trainer {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();
         let own = others.as_ref().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
-        let carries = self.training.state.program.carried_states().next().is_some();
+        let carries = self.training.program.carried_states().next().is_some();
         let zero = self.sums_of_metrics();
         let mut sums = vec![zero; parts];
         let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];

@@ -88,7 +88,7 @@ impl Trainer {
     /// Returns the learning rate of the last step, after the schedule, the plateau and the function of
     /// [`rate_by`](Self::rate_by); `None` before the first step.
     pub fn rate(&self) -> Option<f64> {
-        self.training.state.position.rate
+        self.training.position.rate
     }
 
     /// Adds a state variable to the program: the factor by which the learning rate is multiplied. If the optimizer has no
@@ -113,8 +113,8 @@ impl Trainer {
             .as_ref()
             .map(|told| told.line));
         let Some(line) = line else { return Ok(()) };
-        let base = optimizer::base_rate(&self.training.state.program, self.training.rate)
-            .map_err(|e| e.called(line))?;
+        let base =
+            optimizer::base_rate(&self.training.program, self.training.rate).map_err(|e| e.called(line))?;
         self.settings
             .rates
             .plateau
@@ -129,13 +129,13 @@ impl Trainer {
         else {
             return Ok(None);
         };
-        let stalled = &mut self.training.state.position.stalled;
+        let stalled = &mut self.training.position.stalled;
         *stalled = if better { 0 } else { *stalled + 1 };
         if *stalled < patience {
             return Ok(None);
         }
         *stalled = 0;
-        let base = optimizer::base_rate(&self.training.state.program, self.training.rate)?;
+        let base = optimizer::base_rate(&self.training.program, self.training.rate)?;
         let scale = self.scale()?;
         let lower = (f64::from(scale) * factor).max(least / base) as f32;
         if lower >= scale {
@@ -153,9 +153,9 @@ impl Trainer {
     /// Makes a step at the learning rate multiplied by the user's function; restores the rate's scale afterwards.
     pub(super) fn at_rate<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let Some(told) = &self.settings.rates.rate_by else { return step(self) };
-        let factor = (**told)(&self.training.state.position);
+        let factor = (**told)(&self.training.position);
         if !(factor.is_finite() && factor >= 0.0) {
-            let what = format!("factor of the learning rate at {}", self.training.state.position);
+            let what = format!("factor of the learning rate at {}", self.training.position);
             return Err(Error::new(what, "a finite number from 0", factor.to_string()).called(told.line));
         }
         let scale = self.scale()?;

@@ -49,13 +49,13 @@ impl Trainer {
     /// Adds the sums of the metrics to the state, as a checkpoint file needs them; calls `act`, then removes the sums.
     pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
-        for metric in &mut self.settings.objective.metrics {
+        for metric in &mut self.settings.metrics {
             let name = metric.name().to_owned();
-            self.training.state.position.keep_sums(&name, metric.sums());
+            self.training.position.keep_sums(&name, metric.sums());
         }
-        self.training.state.metrics = self.described();
+        self.training.metrics = self.described();
         let outcome = act(self);
-        self.training.state.position.clear_sums();
+        self.training.position.clear_sums();
         outcome
     }
 
@@ -64,7 +64,7 @@ impl Trainer {
         for name in self.persistent() {
             self.training.scope.value(&name)?.check_finite("value to save").map_err(|e| refused(e, &name))?;
         }
-        for (name, value) in &self.training.state.best {
+        for (name, value) in &self.training.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
         self.training.state.save_to(&mut self.training.scope, target)
@@ -91,7 +91,7 @@ impl Trainer {
         self.gather_carried()?;
         let Some(file) = file else { return Ok(()) };
         self.save_to(file)?;
-        self.training.saved = Some(self.training.state.position.clone());
+        self.training.saved = Some(self.training.position.clone());
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl Trainer {
         self.take(checkpoint)
             .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
             .at_caller()?;
-        self.training.saved = held.is_some().then(|| self.training.state.position.clone());
+        self.training.saved = held.is_some().then(|| self.training.position.clone());
         self.training.held = held;
         Ok(())
     }
@@ -155,7 +155,7 @@ impl Trainer {
         }
         // Vocabularies are compared before the programs: another vocabulary changes shapes in the program, and the error about
         // the vocabulary is clearer than the error about a shape.
-        let (ours, theirs) = (&self.training.state.vocabularies, &from.vocabularies);
+        let (ours, theirs) = (&self.training.vocabularies, &from.vocabularies);
         for name in ours.keys().chain(theirs.keys()) {
             if let Some((expected, got)) = other_entries(theirs.get(name), ours.get(name)) {
                 let what = format!("vocabulary `{name}`");
@@ -163,7 +163,7 @@ impl Trainer {
                 return Err(Error::new(what, expected, got).noted(note));
             }
         }
-        let (ours, theirs) = (self.training.state.program.seed, from.program.seed);
+        let (ours, theirs) = (self.training.program.seed, from.program.seed);
         if ours != theirs {
             let expected = format!("{theirs}, as in the checkpoint");
             let error = Error::of(ErrorKind::Program, "seed of the model", expected, ours.to_string());
@@ -171,10 +171,10 @@ impl Trainer {
         }
         let unit = self.resumed_unit(&from)?;
         from.program.unit = self.unit();
-        if let Some(difference) = self.training.state.program.difference(&from.program) {
+        if let Some(difference) = self.training.program.difference(&from.program) {
             let steps = from.position.step;
-            let jump = optimizer::other_past(&self.training.state.program, &from.program, steps)?;
-            let beside = renew_rate(&self.training.state.program, &mut from);
+            let jump = optimizer::other_past(&self.training.program, &from.program, steps)?;
+            let beside = renew_rate(&self.training.program, &mut from);
             if let (None, Some((before, after))) = (&beside, jump) {
                 let expected =
                     format!("the schedule of the model being built for the {steps} finished steps");
@@ -199,8 +199,8 @@ impl Trainer {
         // The checkpoint's descriptions of metrics are checked when the sums of the metrics are restored; the next save
         // replaces the descriptions.
         self.training.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
-        self.training.state.program.unit = unit;
-        self.settings.objective.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
+        self.training.program.unit = unit;
+        self.settings.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
         self.step.carried.clear();
         // The training in the checkpoint may have another number of parts, so the program must be compiled again.
         self.step.programs = None;
@@ -211,10 +211,9 @@ impl Trainer {
     /// Restores the sums of the metrics over the finished batches of the epoch. Returns an error if the checkpoint has a
     /// different metric of the same name, because the sums would mix two metrics.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
-        for metric in &mut self.settings.objective.metrics {
-            let Some(sums) = self.training.state.position.sums_of(metric.name()) else { continue };
-            let (ours, theirs) =
-                (describe(&*metric.what, &self.training.state.program), &self.training.state.metrics);
+        for metric in &mut self.settings.metrics {
+            let Some(sums) = self.training.position.sums_of(metric.name()) else { continue };
+            let (ours, theirs) = (describe(&*metric.what, &self.training.program), &self.training.metrics);
             let theirs = theirs.iter().find(|known| known.name == metric.name());
             if let Some((expected, got)) = theirs.and_then(|theirs| other_metric(theirs, &ours)) {
                 let what = format!(
@@ -230,7 +229,7 @@ impl Trainer {
             }
             sums.fill(metric.sums());
         }
-        self.training.state.position.clear_sums();
+        self.training.position.clear_sums();
         Ok(())
     }
 
@@ -245,7 +244,7 @@ impl Trainer {
     }
 
     fn bare(&mut self) -> Result<Checkpoint> {
-        let mut whole = Checkpoint { metrics: self.described(), ..self.training.state.clone() };
+        let mut whole = Checkpoint { metrics: self.described(), ..self.training.clone() };
         if whole.best.is_empty() {
             // The checkpoint applies pending moves of rows to its copies. This process alone must not apply them to the
             // training, since the processes of a distributed training would then have different numbers.
@@ -263,16 +262,11 @@ impl Trainer {
 
     /// Returns the descriptions of the metrics for a checkpoint file.
     fn described(&self) -> Vec<MetricDesc> {
-        self.settings
-            .objective
-            .metrics
-            .iter()
-            .map(|metric| describe(&*metric.what, &self.training.state.program))
-            .collect()
+        self.settings.metrics.iter().map(|metric| describe(&*metric.what, &self.training.program)).collect()
     }
 
     pub(super) fn persistent(&self) -> Vec<String> {
-        let kept = self.training.state.program.vars().filter(|(_, v)| v.persistable);
+        let kept = self.training.program.vars().filter(|(_, v)| v.persistable);
         kept.map(|(_, v)| v.name.clone()).collect()
     }
 
@@ -281,8 +275,8 @@ impl Trainer {
         match (&self.settings.file, &self.training.saved) {
             (Some(file), Some(saved)) => format!("the checkpoint in `{}` is at {saved}", file.display()),
             (Some(file), None) => format!("no checkpoint was saved in `{}` yet", file.display()),
-            (None, _) if !self.is_first() => format!("the training is at {}", self.training.state.position),
-            (None, _) => format!("the training is at {}; it has no checkpoint", self.training.state.position),
+            (None, _) if !self.is_first() => format!("the training is at {}", self.training.position),
+            (None, _) => format!("the training is at {}; it has no checkpoint", self.training.position),
         }
     }
 }

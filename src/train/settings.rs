@@ -8,12 +8,13 @@ use super::progress::Progress;
 use crate::checkpoint::{EpochScores, Position};
 use crate::error::{CallerSetting, Error};
 use crate::operator::Precision;
-use crate::parallel::World;
 use crate::predict::Measure;
 use crate::program::Var;
 
 /// The settings of a training: they do not change while it runs, and a checkpoint does not have them.
 pub(super) struct Settings {
+    /// The metrics; the loss is the first one.
+    pub(super) metrics: Vec<Measure>,
     pub(super) objective: Objective,
     pub(super) rates: RateSettings,
     pub(super) division: Division,
@@ -30,15 +31,11 @@ pub(super) struct Settings {
     /// An error in the settings of [`Trainer::averaged`](super::Trainer::averaged), which `fit` returns.
     pub(super) averaged_wrongly: Option<Error>,
     pub(super) threads: usize,
-    /// The processes that train together; `None` without [`Trainer::distributed`](super::Trainer::distributed).
-    pub(super) world: Option<World>,
     pub(super) progress: Progress,
 }
 
-/// The measures of a training: which numbers it reports, and which of them decides the best epoch.
+/// How the loss is measured, and which metric decides the best epoch.
 pub(super) struct Objective {
-    /// The metrics; the loss is the first one.
-    pub(super) metrics: Vec<Measure>,
     pub(super) select: Option<CallerSetting<String>>,
     /// The variable that weighs the losses of batches ([`Trainer::weight`](super::Trainer::weight)).
     pub(super) weight: Option<CallerSetting<Var>>,
@@ -73,8 +70,9 @@ type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 type RateFn = Box<dyn Fn(&Position) -> f64>;
 
 impl Settings {
-    pub(super) fn new(objective: Objective) -> Self {
+    pub(super) fn new(loss: Measure, objective: Objective) -> Self {
         Self {
+            metrics: vec![loss],
             objective,
             rates: RateSettings::default(),
             division: Division::default(),
@@ -88,7 +86,6 @@ impl Settings {
             remeasure: false,
             averaged_wrongly: None,
             threads: 0,
-            world: None,
             progress: Progress::Auto,
         }
     }

@@ -152,17 +152,17 @@ impl Trainer {
     #[cfg(feature = "safetensors")]
     fn load_safetensors_file(&mut self, path: &Path, names: &Names) -> Result<ImportReport> {
         self.not_begun()?;
-        let (values, imported) = read(path, names, &self.training.state.program, Purpose::Training)?;
+        let (values, imported) = read(path, names, &self.training.program, Purpose::Training)?;
         values.into_iter().try_for_each(|(name, value)| self.training.scope.set(&name, value))?;
         Ok(imported)
     }
 
     /// Checks that this training has made no step: after a step, the optimizer's state would not fit other parameters.
     fn not_begun(&self) -> Result<()> {
-        if self.training.state.position.step == 0 {
+        if self.training.position.step == 0 {
             return Ok(());
         }
-        let got = format!("a trainer at {}", self.training.state.position);
+        let got = format!("a trainer at {}", self.training.position);
         let expected = "a trainer before its first step";
         Err(Error::of(ErrorKind::Program, "trainer to load parameters", expected, got))
     }
@@ -176,7 +176,7 @@ impl Trainer {
         let given = if from.best.is_empty() { &from.tensors } else { &from.best };
         let given: Parameters<'_> =
             given.iter().map(|(name, value)| (&**name, value)).filter(|(name, _)| !state(name)).collect();
-        let (ours, theirs) = (&self.training.state.vocabularies, &from.vocabularies);
+        let (ours, theirs) = (&self.training.vocabularies, &from.vocabularies);
         let other = |name: &&String| {
             theirs.get(*name).is_some_and(|other| other.fingerprint() != ours[*name].fingerprint())
         };

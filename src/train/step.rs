@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::executor::{BatchLoss, Executor, MemoryUse};
 use crate::metrics::Better;
 use crate::operator::VarId;
+use crate::parallel::World;
 use crate::predict::BatchRunner;
 use crate::tensor::Variable;
 
@@ -29,6 +30,8 @@ pub(super) struct Step {
     pub(super) held_data: (usize, usize),
     /// The number of tokens in the parts that this process has computed in this run.
     pub(super) computed: u64,
+    /// The processes that train together; `None` without [`Trainer::distributed`](super::Trainer::distributed).
+    pub(super) world: Option<World>,
     pub(super) stop: Arc<AtomicBool>,
     /// Whether any process was asked to stop; the processes exchange this flag at the end of each step.
     pub(super) stopping: bool,

@@ -102,13 +102,7 @@ impl Trainer {
         })?;
         program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
-        let objective = Objective {
-            metrics: vec![CallerSetting::new(Box::new(own))],
-            select: None,
-            weight: None,
-            own_loss: true,
-            unseen,
-        };
+        let objective = Objective { select: None, weight: None, own_loss: true, unseen };
         let training = Training {
             registry,
             state: Checkpoint { program, ..Checkpoint::default() },
@@ -123,7 +117,11 @@ impl Trainer {
             resumed: false,
             net,
         };
-        Ok(Self { settings: Settings::new(objective), training, step: Step::default() })
+        Ok(Self {
+            settings: Settings::new(CallerSetting::new(Box::new(own)), objective),
+            training,
+            step: Step::default(),
+        })
     }
 
     /// Sets the number of threads (default: 0, which means one per core of the machine). Results do not depend on the number of
@@ -145,12 +143,12 @@ impl Trainer {
     pub fn metric(mut self, metric: impl Metric + 'static) -> Self {
         self.step.programs = None;
         let metric: Measure = CallerSetting::new(Box::new(metric));
-        match self.settings.objective.metrics.first_mut() {
+        match self.settings.metrics.first_mut() {
             Some(loss) if loss.name() == metric.name() => {
                 (*loss, self.settings.objective.own_loss, self.settings.objective.unseen) =
                     (metric, false, None);
             }
-            _ => self.settings.objective.metrics.push(metric),
+            _ => self.settings.metrics.push(metric),
         }
         self
     }
@@ -180,9 +178,7 @@ impl Trainer {
     pub fn weight(mut self, weight: Var) -> Self {
         (self.settings.objective.weight, self.settings.objective.unseen, self.step.programs) =
             (Some(CallerSetting::new(weight)), None, None);
-        if let (Some(loss), true) =
-            (self.settings.objective.metrics.first_mut(), self.settings.objective.own_loss)
-        {
+        if let (Some(loss), true) = (self.settings.metrics.first_mut(), self.settings.objective.own_loss) {
             loss.what = Box::new(Loss::new(self.training.loss).weighted(weight));
         }
         self
@@ -212,19 +208,19 @@ impl Trainer {
     /// Adds a vocabulary to the checkpoint, under the given name.
     #[must_use]
     pub fn vocabulary(mut self, name: &str, vocabulary: Vocabulary) -> Self {
-        self.training.state.vocabularies.insert(name.to_owned(), vocabulary);
+        self.training.vocabularies.insert(name.to_owned(), vocabulary);
         self
     }
 
     /// Returns the vocabularies of the checkpoint, by name.
     pub fn vocabularies(&self) -> impl Iterator<Item = (&str, &Vocabulary)> {
-        self.training.state.vocabularies.iter().map(|(name, vocabulary)| (name.as_str(), vocabulary))
+        self.training.vocabularies.iter().map(|(name, vocabulary)| (name.as_str(), vocabulary))
     }
 
     /// Adds a text of your own to the checkpoint, under the given name.
     #[must_use]
     pub fn note(mut self, name: &str, text: impl Into<String>) -> Self {
-        self.training.state.notes.insert(name.to_owned(), text.into());
+        self.training.notes.insert(name.to_owned(), text.into());
         self
     }
 
@@ -306,7 +302,7 @@ impl Trainer {
 
     /// Returns the training program: forward, backward and updates.
     pub fn program(&self) -> &Program {
-        &self.training.state.program
+        &self.training.program
     }
 
     /// Sets a parameter to the given value, for example to pre-trained weights. All processes of a
@@ -320,10 +316,9 @@ impl Trainer {
         if !self.training.scope.names().any(|known| known == name) {
             let known: Vec<String> = self
                 .training
-                .state
                 .program
                 .parameters()
-                .map(|id| self.training.state.program.var(id).name.clone())
+                .map(|id| self.training.program.var(id).name.clone())
                 .collect();
             let expected = format!("one of `{}`", known.join("`, `"));
             return Err(Error::new("name of a parameter", expected, format!("`{name}`")));
@@ -341,17 +336,17 @@ impl Trainer {
 
     /// Returns the position of the training: its epoch, batch and step.
     pub fn position(&self) -> &Position {
-        &self.training.state.position
+        &self.training.position
     }
 
     /// Returns the scores of all finished epochs, in order; epochs before [`Self::resume`] are included.
     pub fn history(&self) -> &[EpochScores] {
-        &self.training.state.history
+        &self.training.history
     }
 }
 
 impl fmt::Debug for Trainer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trainer").field("position", &self.training.state.position).finish_non_exhaustive()
+        f.debug_struct("Trainer").field("position", &self.training.position).finish_non_exhaustive()
     }
 }

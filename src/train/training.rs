@@ -1,5 +1,7 @@
 //! The training itself: the model and all that a checkpoint holds.
 
+use std::ops::{Deref, DerefMut};
+
 use crate::checkpoint::{Checkpoint, Position};
 use crate::executor::Scope;
 use crate::operator::{Registry, VarId};
@@ -28,4 +30,18 @@ pub(super) struct Training {
     pub(super) saved: Option<Position>,
     /// Whether the position was loaded from a checkpoint: the data must then be the data of that checkpoint.
     pub(super) resumed: bool,
+}
+
+impl Deref for Training {
+    type Target = Checkpoint;
+
+    fn deref(&self) -> &Checkpoint {
+        &self.state
+    }
+}
+
+impl DerefMut for Training {
+    fn deref_mut(&mut self) -> &mut Checkpoint {
+        &mut self.state
+    }
 }
