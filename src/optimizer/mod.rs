@@ -42,6 +42,7 @@ pub use rate::RATE_SCALE;
 use rate::{LEARNING_RATE, own};
 pub(crate) use rate::{adjustable, base_rate, other_past, take_rate};
 pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
+pub(crate) use settle::row_selections;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Debt, Registry, Spec, VarId};

@@ -107,6 +107,24 @@ fn settle(
     program.append(registry, BlockId(0), request).map(drop)
 }
 
+/// Returns the variables whose numbers select the rows that the forward operators read of a parameter, as the operators declare
+/// ([`Op::rows_read`](crate::operator::Op::rows_read)); `None` if an operator may read any row.
+///
+/// # Errors
+/// If an operator is not registered.
+pub(crate) fn row_selections(
+    program: &Program,
+    registry: &Registry,
+    param: VarId,
+) -> Result<Option<Vec<VarId>>> {
+    let mut rows = Vec::new();
+    for op in program.root().ops.iter().filter(|op| op.role == Role::Forward) {
+        rows_read(program, registry, op, param, &mut rows)?;
+    }
+    let ids = |rows| if let Rows::Of(ids) = rows { Some(ids) } else { None };
+    Ok(rows.into_iter().map(ids).collect())
+}
+
 /// Finds the rows of `param` that an operator reads, either itself or in its step block, and adds these rows to
 /// `to`.
 fn rows_read(

@@ -40,6 +40,8 @@ impl Message {
 
     /// Writes all numbers of a slice.
     pub(crate) fn floats_of(&mut self, numbers: &FloatsMut<'_>) {
+        #[cfg(test)]
+        crate::tensor::floats::count_copied(numbers.len());
         match numbers {
             FloatsMut::F32(x) => self.put(x, |x| x.to_le_bytes()),
             FloatsMut::F64(x) => self.put(x, |x| x.to_le_bytes()),

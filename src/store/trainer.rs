@@ -10,20 +10,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{BatchLoss, Executor, Run, Scope, Stage, Threads, Totals, Whole};
 use crate::kernels::arena::Plain;
 use crate::operator::{Attributes, Registry, VarId};
+use crate::optimizer::row_selections;
 use crate::program::description::initialize::{self, ZEROS};
 use crate::program::{Initializer, LossTerms, OpDesc, Program, Role, VarKind, VarRole};
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage, StorageKind, Variable};
 use crate::with_float;
-
-/// The operators that read only some rows of a parameter: for each the kind, the slot of the parameter, and the slot that
-/// selects the rows. The variable in the selecting slot holds ids, or is a sparse matrix whose column indices are row numbers
-/// of the parameter.
-const BY_ROWS: [(&str, &str, &str); 4] = [
-    ("embedding", "weight", "ids"),
-    ("embedding_bag", "table", "ids"),
-    ("sparse_linear", "weight", "x"),
-    ("dot", "y", "x"),
-];
 
 struct StoredParameter {
     key: Key,
@@ -50,10 +41,8 @@ impl StoredParameter {
                 return Err(Error::of(ErrorKind::Program, "value of a key", "a dense parameter", got)
                     .variable(&var.name));
             }
-            let rows = program.spec(grad)?.storage == StorageKind::SelectedRows;
-            let rows_by = if rows { rows_by(program, param) } else { None };
             let (key, name) = (Key::from(&*var.name), var.name.clone());
-            all.push(Self { key, name, grad, rows_by, held_by_rows: false });
+            all.push(Self { key, name, grad, rows_by: None, held_by_rows: false });
         }
         if all.is_empty() {
             let expected = "a program that an optimizer has completed";
@@ -99,23 +88,11 @@ pub(crate) fn add_row_numbers(value: &Storage, to: &mut Vec<i64>) -> bool {
     }
 }
 
-/// Returns the feeds that select the rows of the parameter `param` that a batch reads. Returns `None` if an operator reads the
-/// parameter, but no feed selects the rows that the operator reads.
-fn rows_by(program: &Program, param: VarId) -> Option<Vec<VarId>> {
-    let reads = |op: &&OpDesc| op.role == Role::Forward && op.reads().any(|var| var == param);
-    let mut feeds = Vec::new();
-    for op in program.ops().filter(reads) {
-        let (_, table, by) = BY_ROWS.iter().find(|(kind, ..)| op.kind == *kind)?;
-        let by = *op.input(by).first()?;
-        if !op.input(table).contains(&param)
-            || op.input(table).len() > 1
-            || program.var(by).role != VarRole::Feed
-        {
-            return None;
-        }
-        feeds.push(by);
-    }
-    Some(feeds)
+/// Returns the feeds that select the rows of the parameter `param` that a batch reads; `None` if an operator may read any row, or
+/// rows that no feed selects.
+fn rows_by(program: &Program, registry: &Registry, param: VarId) -> Result<Option<Vec<VarId>>> {
+    let feeds = row_selections(program, registry, param)?;
+    Ok(feeds.filter(|feeds| feeds.iter().all(|&feed| program.var(feed).role == VarRole::Feed)))
 }
 
 /// Returns whether every operator that reads the parameter accepts it as a row-sparse parameter.
@@ -228,7 +205,16 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         // rows are pulled.
         own.blocks[0].ops.retain(|op| !matches!(op.role, Role::Update | Role::Settle));
         let mut own = own.shortened(&[&gradients[..], &[loss]].concat());
-        for one in shared.iter_mut().filter(|one| one.rows_by.is_some()) {
+        for one in &mut shared {
+            let param = program.find(&one.name);
+            let sparse = program.spec(one.grad)?.storage == StorageKind::SelectedRows;
+            one.rows_by = match param.filter(|_| sparse) {
+                Some(param) => rows_by(program, registry, param)?,
+                None => None,
+            };
+            if one.rows_by.is_none() {
+                continue;
+            }
             let Some(param) =
                 own.find(&one.name).filter(|&param| takes_rows(&own, registry, param) == Ok(true))
             else {

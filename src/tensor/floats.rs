@@ -52,6 +52,14 @@ impl<'a> FloatsMut<'a> {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::F32(x) => x.len(),
+            Self::F64(x) => x.len(),
+        }
+    }
+
     /// Borrows the numbers of a range.
     pub(crate) fn range(&mut self, range: std::ops::Range<usize>) -> FloatsMut<'_> {
         match self {
@@ -97,11 +105,15 @@ impl<'a> FloatsMut<'a> {
 
     /// Copies the numbers of `other`.
     pub(crate) fn copy_from(&mut self, other: &FloatsMut<'_>) {
+        #[cfg(test)]
+        count_copied(self.len());
         pair!(self, other, x, other, _number => x.copy_from_slice(other));
     }
 
     /// Copies numbers from little-endian bytes, as many as there are.
     pub(crate) fn copy_bytes(&mut self, bytes: &[u8]) {
+        #[cfg(test)]
+        count_copied(self.len());
         match self {
             Self::F32(x) => {
                 x.iter_mut().zip(bytes.as_chunks().0).for_each(|(x, b)| *x = f32::from_le_bytes(*b))
@@ -123,4 +135,20 @@ impl<'a> FloatsMut<'a> {
             }
         }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    static COPIED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// Returns how many numbers this thread has copied between gradients, buffers and messages.
+#[cfg(test)]
+pub(crate) fn copied() -> u64 {
+    COPIED.get()
+}
+
+#[cfg(test)]
+pub(crate) fn count_copied(numbers: usize) {
+    COPIED.set(COPIED.get() + numbers as u64);
 }

@@ -11,7 +11,7 @@ mod csr;
 mod dense;
 mod display;
 pub(crate) mod dtype;
-mod floats;
+pub(crate) mod floats;
 mod meeting;
 pub(crate) mod named;
 mod selected_rows;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use super::evaluation::Stop;
 use super::progress::Console;
 use super::resume::other_metric;
+use super::step::unprepared;
 use super::trainer::Trainer;
-use super::{Stop, unprepared};
 use crate::checkpoint::{Best, Criterion, Position};
 use crate::data::Data;
 use crate::error::{Error, ErrorKind, Result};

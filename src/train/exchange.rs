@@ -6,17 +6,20 @@ use std::sync::atomic::Ordering;
 use super::gradients::{IN_SLOTS, PartSums, SumsInArena};
 use super::parts::{OwnSums, PartResult, StepParts};
 use super::step::ReadRows;
+use super::step::unprepared;
 use super::trainer::Trainer;
-use super::training::Training;
-use super::unprepared;
+use super::training::TrainingState;
 use crate::error::Result;
 use crate::executor::{Run, Totals};
 use crate::parallel::{self, End, Message, Reader, Share, World, whole_table};
 use crate::store::WeighedGradient;
 use crate::tensor::{Dense, SelectedRows, Variable};
 
+#[cfg(test)]
+mod tests;
+
 /// The messages that a process has received, each with the position at which the gradients begin.
-type Received = Vec<(Vec<u8>, usize)>;
+type Messages = Vec<(Vec<u8>, usize)>;
 
 impl Trainer {
     /// Completes the gradients of a step: exchanges the results and the gradients of this process's parts, or its error, with all
@@ -29,7 +32,7 @@ impl Trainer {
     ) -> Result<()> {
         let (world, step) = (self.others().cloned(), self.training.position.step);
         let (mut own, received) = match &world {
-            None => (ran?, Received::new()),
+            None => (ran?, Messages::new()),
             Some(world) => self.exchange_results(world, ran, dealt, &mut results)?,
         };
         self.merge_results(&results)?;
@@ -65,7 +68,7 @@ impl Trainer {
         ran: Result<OwnSums>,
         dealt: &StepParts,
         results: &mut [Option<PartResult>],
-    ) -> Result<(OwnSums, Received)> {
+    ) -> Result<(OwnSums, Messages)> {
         let (size, parts) = (world.size(), results.len());
         let (mine, own) = match ran {
             Err(error) => (Err(error), None),
@@ -83,7 +86,7 @@ impl Trainer {
         let mut rows: Vec<Vec<i64>> = read.iter().map(|read| read.rows.clone()).collect();
         let mut stop = self.step.stop.load(Ordering::SeqCst);
         let zero = self.zero_result(parts)?;
-        let mut received = Received::with_capacity(size);
+        let mut received = Messages::with_capacity(size);
         for (sender, bytes) in all.into_iter().enumerate() {
             let mut message = Reader(&bytes);
             if sender != world.rank() {
@@ -146,7 +149,7 @@ impl Trainer {
         world: &World,
         own: &mut OwnSums,
         dealt: &StepParts,
-        received: &Received,
+        received: &Messages,
         factor: f64,
     ) -> Result<Vec<Vec<WeighedGradient>>> {
         let specs = own.sums.specs.clone();
@@ -205,7 +208,7 @@ impl Trainer {
 
     /// Applies the missed updates of rows, given for each of the compiled [`ReadRows`].
     fn settle_rows(&mut self, rows: Vec<Vec<i64>>) -> Result<()> {
-        let Training { scope, state, .. } = &mut self.training;
+        let TrainingState { scope, state, .. } = &mut self.training;
         let read = self.step.compiled()?.read.iter_mut();
         for (ReadRows { ids, settling, .. }, rows) in read.zip(rows).filter(|(_, rows)| !rows.is_empty()) {
             let rows = Variable::dense(Dense::from_vec(&[rows.len()], rows)?);

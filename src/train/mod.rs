@@ -7,6 +7,7 @@ mod averaging;
 #[cfg(feature = "terminal")]
 mod bar;
 mod best;
+mod evaluation;
 mod exchange;
 mod gradients;
 #[cfg(not(feature = "terminal"))]
@@ -43,27 +44,27 @@ pub use until::{Steps, Until};
 use std::collections::BTreeMap;
 use std::panic::Location;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use crate::checkpoint::{Checkpoint, Position};
 use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::{Executor, MemoryUse, Run, Scope, Stage, diagnose};
+use crate::executor::{Executor, MemoryUse, Run, Stage};
 use crate::metrics::Scores;
-use crate::operator::{Registry, VarId};
-use crate::predict::{BatchState, DataBatch, Measure, each_batch, scores};
-use crate::program::{Program, Var};
+use crate::predict::{DataBatch, scores};
 use crate::tensor::Variable;
 use crate::wire::Target;
+use evaluation::Stop;
 #[cfg(not(feature = "terminal"))]
 use headless::{NoBar as Bar, NoInterrupts as Interrupts};
 use parts::StepParts;
 use progress::{BatchCounts, Console, UNOPTIMISED};
-use settings::{Objective, Settings};
+use settings::{LossSettings, TrainingSettings};
 #[cfg(feature = "terminal")]
 pub use signal::{catch_interrupts, interrupt_signals};
 use step::Programs;
-use training::Training;
+use step::{diagnosed, finite};
+use training::TrainingState;
 #[cfg(feature = "terminal")]
 use {bar::Bar, signal::Interrupts};
 
@@ -354,7 +355,8 @@ impl Trainer {
     /// Returns the stage up to which a run computes. A whole batch is updated in the same run, unless a metric may return an error
     /// for the batch: the parameters are updated last.
     pub(super) fn stage(&self) -> Result<Stage> {
-        let Settings { metrics, objective: Objective { own_loss, weight, .. }, .. } = &self.settings;
+        let TrainingSettings { metrics, objective: LossSettings { own_loss, weight, .. }, .. } =
+            &self.settings;
         // The trainer's own loss, without a weight, accepts every batch.
         let refusing = metrics.len() > 1 || !own_loss || weight.is_some();
         let whole = self.step.program()?.parts.is_none();
@@ -364,7 +366,7 @@ impl Trainer {
     /// Updates the parameters, if the run of a whole batch has not updated them.
     fn update(&mut self) -> Result<()> {
         let stage = self.stage()?;
-        let Training { scope, rate, state, .. } = &mut self.training;
+        let TrainingState { scope, rate, state, .. } = &mut self.training;
         let executor = &mut self.step.compiled()?.runner.executor;
         if stage == Stage::Gradients {
             executor.update(scope)?;
@@ -386,7 +388,7 @@ impl Trainer {
             return Err(error);
         }
         let Some(piece) = dealt.shares[0].first() else { return Err(error) };
-        let Training { scope, state, registry, loss, trained, .. } = &mut self.training;
+        let TrainingState { scope, state, registry, loss, trained, .. } = &mut self.training;
         let Checkpoint { program, position, .. } = state;
         let then = |executor: &mut Executor| match finite(executor, *loss, trained) {
             Err(first) if first.kind() == ErrorKind::NotFinite => Err(first),
@@ -426,21 +428,6 @@ impl Trainer {
         self.must_remeasure(dev)
     }
 
-    /// Returns the loss and the metrics over all of `data`, computed with the current parameters (with their averages, if
-    /// [`Self::averaged`] was called). The training is unchanged, with one exception: pending [moves](crate::executor::settle)
-    /// of rows are applied, which may change the last digits of later results. All processes of a
-    /// [distributed](Self::distributed) training must call `evaluate` together.
-    ///
-    /// # Errors
-    /// Returns an error if a setting, a batch or a feed does not fit the model; if the data returns an error or has no batch.
-    #[track_caller]
-    pub fn evaluate(&mut self, data: &dyn Data) -> Result<Scores> {
-        let caller = Location::caller();
-        let found =
-            self.prepare(None).and_then(|()| self.check(data)).and_then(|()| self.pass(data, Stop::Never));
-        self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
-    }
-
     /// Returns the memory that a training step on a batch takes, before the step is made. The memory includes the parameters,
     /// the optimizer's state, the batch, its values and its gradients. If the step is in [parts](Self::parts), the memory also
     /// includes the sums of the gradients, and is computed as if the batch were one part, which is an upper bound. After
@@ -459,86 +446,6 @@ impl Trainer {
         let memory = MemoryUse { bound: memory.bound || in_parts, ..self.with_training(memory, in_parts) };
         self.step.collected = collected;
         Ok(memory)
-    }
-
-    /// Evaluates as [`Self::evaluate`] does; returns the tables of the metrics that have a table
-    /// ([`Metric::table`](crate::metrics::Metric::table)), by the names of the metrics.
-    ///
-    /// # Errors
-    /// As [`Self::evaluate`].
-    #[track_caller]
-    pub fn tables(&mut self, data: &dyn Data) -> Result<Vec<(String, String)>> {
-        let caller = Location::caller();
-        let found = self.prepare(None).and_then(|()| self.check(data)).and_then(|()| {
-            self.pass_then(data, Stop::Never, |metrics| {
-                let table = |metric: &Measure| Some((metric.name().to_owned(), metric.table()?));
-                metrics.iter().filter_map(table).collect()
-            })
-        });
-        self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
-    }
-
-    /// Evaluates in one pass over the data; returns `None` if an interrupt ended the pass.
-    fn pass(&mut self, data: &dyn Data, stop: Stop) -> Result<Option<Scores>> {
-        self.pass_then(data, stop, scores)
-    }
-
-    /// Evaluates in one pass over the data, then calls `ask` with the metrics; returns the result of `ask`, or `None` if an
-    /// interrupt ended the pass.
-    fn pass_then<T>(
-        &mut self,
-        data: &dyn Data,
-        stop: Stop,
-        ask: impl FnOnce(&[Measure]) -> T,
-    ) -> Result<Option<T>> {
-        let training = self.sums_of_metrics();
-        self.step.collected = 0;
-        // If they were kept, the buffers of divided steps would use memory in addition to the buffers of the
-        // evaluation.
-        self.step.switch(false);
-        self.settings.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
-        let found = self.settle().and_then(|()| {
-            self.with_averages(|trainer| match trainer.parts_a_batch() {
-                1 => trainer.infer(data, stop),
-                _ => trainer.infer_in_parts(data, stop),
-            })
-        });
-        let found = found.map(|whole| whole.then(|| ask(&self.settings.metrics)));
-        self.restore_metrics(&training);
-        found
-    }
-
-    /// Adds all batches of `data` to the metrics; returns `false` if an interrupt ended the pass before the end of the data.
-    fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
-        let (flag, mut carried) = (self.step.stop.clone(), BTreeMap::new());
-        each_batch(data, self.batches_of(data, None, 0)?, stop.flag(&flag), |_, batch| {
-            self.infer_batch(data, batch, &mut carried)
-        })
-    }
-
-    /// Adds a batch to the metrics, in pieces if the batch does not fit the memory limit.
-    fn infer_batch(
-        &mut self,
-        data: &dyn Data,
-        batch: &Batch,
-        carried: &mut BTreeMap<String, Variable>,
-    ) -> Result<()> {
-        if self.fits(batch)? {
-            let compiled = self.step.compiled()?;
-            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.metrics);
-            return compiled.runner.infer(scope, DataBatch { data, batch }, BatchState { carried, metrics });
-        }
-        let whole = self.whole_in_evaluation()?;
-        for piece in self.pieces(batch.clone(), &whole)? {
-            self.fits(&piece.batch)?;
-            let mut own = piece.take_states(self.runner()?, carried)?;
-            let compiled = self.step.compiled()?;
-            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.metrics);
-            let of = DataBatch { data, batch: &piece.batch };
-            compiled.runner.infer(scope, of, BatchState { carried: &mut own, metrics })?;
-            piece.put_states(own, carried)?;
-        }
-        Ok(())
     }
 
     /// Checks data before the first batch is read.
@@ -578,45 +485,4 @@ impl Trainer {
         (self.training.position.accumulate, self.training.position.parts) = (accumulate, parts);
         Ok(())
     }
-}
-
-/// Whether the stop flag may end a pass before the end of the data.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stop {
-    Never,
-    WhenAsked,
-}
-
-impl Stop {
-    /// Returns the flag that can end the pass; `None` if no flag can.
-    fn flag(self, flag: &Arc<AtomicBool>) -> Option<&Arc<AtomicBool>> {
-        (self == Self::WhenAsked).then_some(flag)
-    }
-}
-
-/// Checks that the loss and the gradients of a run are finite.
-fn finite(executor: &mut Executor, loss: Var, trained: &[(VarId, VarId)]) -> Result<()> {
-    if !executor.scalar(loss)?.is_finite() {
-        return Err(Error::of(ErrorKind::NotFinite, "loss", "a finite number", "NaN or infinity"));
-    }
-    trained.iter().try_for_each(|(param, _)| executor.gradient(*param)?.check_finite("gradient"))
-}
-
-/// Returns the error of a failed step. If a number is not finite, returns the error of the operator that produced it first.
-fn diagnosed(
-    program: &Program,
-    registry: &Registry,
-    scope: &mut Scope,
-    run: &Run<'_>,
-    error: Error,
-) -> Error {
-    match error.kind() {
-        // To find this operator, the interpreter runs the step again and checks the outputs of each operator.
-        ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
-        _ => error,
-    }
-}
-
-fn unprepared() -> Error {
-    Error::of(ErrorKind::Program, "trainer", "a compiled program", "none")
 }

@@ -9,9 +9,9 @@ use super::gradients::{PartSums, RunOfPart};
 use super::pieces::Piece;
 use super::progress::BatchCounts;
 use super::step::{CompiledTraining, ReadRows};
+use super::step::{diagnosed, unprepared};
 use super::trainer::Trainer;
-use super::training::Training;
-use super::{diagnosed, unprepared};
+use super::training::TrainingState;
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{CallerSetting, Error, Result};
@@ -298,7 +298,7 @@ impl Trainer {
             Ok(sum_of(sum, &[other]))
         })?;
         let all = all.unwrap_or(zero);
-        let Training { scope, state, .. } = &mut self.training;
+        let TrainingState { scope, state, .. } = &mut self.training;
         let CompiledTraining { parts, .. } = self.step.compiled()?;
         let (parts, step) = (parts.as_mut().ok_or_else(unprepared)?, state.position.step);
         let whole = match by_count {
@@ -443,7 +443,7 @@ impl Trainer {
         (factor, scaled): (f64, bool),
         whole: &Whole,
     ) -> Result<()> {
-        let Training { state, trained, .. } = &self.training;
+        let TrainingState { state, trained, .. } = &self.training;
         let executor = &mut self.step.compiled()?.runner.executor;
         for (at, &(param, gradient)) in trained.iter().enumerate() {
             let mut without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
@@ -494,7 +494,7 @@ impl Trainer {
         for piece in pieces {
             self.fits(&piece.batch)?;
             let mut carried = piece.take_states(self.runner()?, &mut all)?;
-            let Training { scope, state, registry, .. } = &mut self.training;
+            let TrainingState { scope, state, registry, .. } = &mut self.training;
             let CompiledTraining { runner, parts, .. } = self.step.compiled()?;
             let parts = parts.as_ref().ok_or_else(unprepared)?;
             let step = state.position.step;
@@ -530,7 +530,7 @@ impl Trainer {
         let mut all = std::mem::take(self.carried_of(part));
         let mut carried = piece.take_states(self.runner()?, &mut all)?;
         let metrics = &mut self.settings.metrics;
-        let Training { scope, state, registry, .. } = &mut self.training;
+        let TrainingState { scope, state, registry, .. } = &mut self.training;
         let Checkpoint { program, position, .. } = state;
         let (compiled, step) = (self.step.compiled()?, position.step);
         let CompiledTraining { runner, parts, read, .. } = compiled;

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::Process;
+use super::step::unprepared;
 use super::trainer::Trainer;
 use super::until::Until;
-use super::{Process, Stop, unprepared};
 use crate::checkpoint::Checkpoint;
 use crate::data::Data;
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::operator::VarId;
-use crate::parallel::{self, Message, Reader, Traffic, World, in_turn};
-use crate::predict::each_batch;
+use crate::parallel::{self, Message, Reader, Traffic, World};
 use crate::program::Role;
 use crate::tensor::{DType, Storage, Variable};
 
@@ -372,65 +372,6 @@ impl Trainer {
             }
         }
         Ok(())
-    }
-
-    /// Adds the batches of a pass to the metrics. Each part has its own sums, and the sums of all parts are merged
-    /// along the tree of parts. Returns `false` if an interrupt ended the pass before the end of the data.
-    pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
-        let parts = self.parts_a_batch() as usize;
-        let others = self.others().cloned();
-        let own = others.as_ref().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
-        let carries = self.training.program.carried_states().next().is_some();
-        let zero = self.sums_of_metrics();
-        let mut sums = vec![zero; parts];
-        let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];
-        let alone = if others.is_some() { Stop::Never } else { stop };
-        let flag = self.step.stop.clone();
-        let ran = each_batch(data, self.batches_of(data, None, 0)?, alone.flag(&flag), |number, batch| {
-            let dealt = match carries {
-                true => in_turn(self.runner()?.sequences(batch), parts),
-                false => Vec::new(),
-            };
-            for part in own.clone() {
-                let share = match dealt.get(part) {
-                    Some(sequences) => Some(self.runner()?.share(batch, sequences)?),
-                    None if number % parts == part => None,
-                    None => continue,
-                };
-                if share.as_ref().is_some_and(|share| self.runner().is_ok_and(|r| r.sequences(share) == 0)) {
-                    self.runner()?.carry_none(&mut carried[part])?;
-                    continue;
-                }
-                self.restore_metrics(&sums[part]);
-                self.infer_batch(data, share.as_ref().unwrap_or(batch), &mut carried[part])?;
-                sums[part] = self.sums_of_metrics();
-            }
-            Ok(())
-        });
-        let mut whole = true;
-        if others.is_none() {
-            whole = ran.clone()?;
-        }
-        if let Some(world) = others {
-            let mine = ran.map(|_| {
-                let mut message = Message::default();
-                message.count(usize::from(self.step.stop.load(Ordering::SeqCst)));
-                sums[own].iter().flatten().for_each(|sums| message.sums(sums));
-                message.0
-            });
-            for (rank, message) in world.agree("evaluation", mine)?.iter().enumerate() {
-                let mut message = Reader(message);
-                whole &= message.number()? == 0 || stop == Stop::Never;
-                for part in parallel::parts_of(rank, world.size(), parts) {
-                    sums[part].iter_mut().try_for_each(|sums| message.sums(sums))?;
-                }
-            }
-        }
-        let parts = sums.into_iter().map(Some).collect();
-        if let Some(sums) = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))? {
-            self.restore_metrics(&sums);
-        }
-        Ok(whole)
     }
 
     pub(super) fn runner(&self) -> Result<&crate::predict::BatchRunner> {

@@ -12,10 +12,10 @@ use crate::predict::Measure;
 use crate::program::Var;
 
 /// The settings of a training: they do not change while it runs, and a checkpoint does not have them.
-pub(super) struct Settings {
+pub(super) struct TrainingSettings {
     /// The metrics; the loss is the first one.
     pub(super) metrics: Vec<Measure>,
-    pub(super) objective: Objective,
+    pub(super) objective: LossSettings,
     pub(super) rates: RateSettings,
     pub(super) division: Division,
     pub(super) outputs: Vec<CallerSetting<(String, Var)>>,
@@ -35,7 +35,7 @@ pub(super) struct Settings {
 }
 
 /// How the loss is measured, and which metric decides the best epoch.
-pub(super) struct Objective {
+pub(super) struct LossSettings {
     pub(super) select: Option<CallerSetting<String>>,
     /// The variable that weighs the losses of batches ([`Trainer::weight`](super::Trainer::weight)).
     pub(super) weight: Option<CallerSetting<Var>>,
@@ -69,8 +69,8 @@ type OnEpoch = Box<dyn FnMut(&EpochScores) -> ControlFlow<()>>;
 /// A user's function that returns a factor of the learning rate for a position.
 type RateFn = Box<dyn Fn(&Position) -> f64>;
 
-impl Settings {
-    pub(super) fn new(loss: Measure, objective: Objective) -> Self {
+impl TrainingSettings {
+    pub(super) fn new(loss: Measure, objective: LossSettings) -> Self {
         Self {
             metrics: vec![loss],
             objective,

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::unprepared;
-use crate::error::Result;
-use crate::executor::{BatchLoss, Executor, MemoryUse};
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{BatchLoss, Executor, MemoryUse, Run, Scope, diagnose};
 use crate::metrics::Better;
-use crate::operator::VarId;
+use crate::operator::{Registry, VarId};
 use crate::parallel::World;
 use crate::predict::BatchRunner;
+use crate::program::{Program, Var};
 use crate::tensor::Variable;
 
 /// What the steps of a trainer share from step to step, beside the training itself.
 #[derive(Default)]
-pub(super) struct Step {
+pub(super) struct StepState {
     /// `None` if the program must be compiled before the next step, because a setting has changed.
     pub(super) programs: Option<Programs>,
     /// For each part that this process computes, the carried states; used only if batches have several parts.
@@ -50,7 +50,7 @@ pub(super) struct Programs {
     pub(super) on_divided: bool,
 }
 
-impl Step {
+impl StepState {
     /// Returns the program of the current step.
     pub(super) fn program(&self) -> Result<&CompiledTraining> {
         let programs = self.programs.as_ref();
@@ -103,4 +103,31 @@ pub(super) struct ReadRows {
     pub(super) settling: Executor,
     /// The numbers of the rows that this process has read in the current step.
     pub(super) rows: Vec<i64>,
+}
+
+/// Checks that the loss and the gradients of a run are finite.
+pub(super) fn finite(executor: &mut Executor, loss: Var, trained: &[(VarId, VarId)]) -> Result<()> {
+    if !executor.scalar(loss)?.is_finite() {
+        return Err(Error::of(ErrorKind::NotFinite, "loss", "a finite number", "NaN or infinity"));
+    }
+    trained.iter().try_for_each(|(param, _)| executor.gradient(*param)?.check_finite("gradient"))
+}
+
+/// Returns the error of a failed step. If a number is not finite, returns the error of the operator that produced it first.
+pub(super) fn diagnosed(
+    program: &Program,
+    registry: &Registry,
+    scope: &mut Scope,
+    run: &Run<'_>,
+    error: Error,
+) -> Error {
+    match error.kind() {
+        // To find this operator, the interpreter runs the step again and checks the outputs of each operator.
+        ErrorKind::NotFinite => diagnose(program, registry, scope, run).unwrap_or(error),
+        _ => error,
+    }
+}
+
+pub(super) fn unprepared() -> Error {
+    Error::of(ErrorKind::Program, "trainer", "a compiled program", "none")
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use super::progress::Progress;
-use super::settings::{Objective, Settings};
-use super::step::Step;
-use super::training::Training;
+use super::settings::{LossSettings, TrainingSettings};
+use super::step::StepState;
+use super::training::TrainingState;
 use super::until::Steps;
 use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
@@ -63,9 +63,9 @@ use crate::tensor::Storage;
 /// gradient that is not finite is detected before any update. The error names the operator, the variable and the line of the
 /// program that first produced such a number.
 pub struct Trainer {
-    pub(super) settings: Settings,
-    pub(super) training: Training,
-    pub(super) step: Step,
+    pub(super) settings: TrainingSettings,
+    pub(super) training: TrainingState,
+    pub(super) step: StepState,
 }
 
 /// Returns the text of the warning that the gradient ends at an operator, with the operator's source line.
@@ -102,8 +102,8 @@ impl Trainer {
         })?;
         program.called_from(caller);
         let scope = Scope::of(&program).map_err(|e| e.called(caller))?;
-        let objective = Objective { select: None, weight: None, own_loss: true, unseen };
-        let training = Training {
+        let objective = LossSettings { select: None, weight: None, own_loss: true, unseen };
+        let training = TrainingState {
             registry,
             state: Checkpoint { program, ..Checkpoint::default() },
             forward,
@@ -118,9 +118,9 @@ impl Trainer {
             net,
         };
         Ok(Self {
-            settings: Settings::new(CallerSetting::new(Box::new(own)), objective),
+            settings: TrainingSettings::new(CallerSetting::new(Box::new(own)), objective),
             training,
-            step: Step::default(),
+            step: StepState::default(),
         })
     }
 

@@ -9,7 +9,7 @@ use crate::program::{Builder, Var};
 use crate::wire::Target;
 
 /// A training: its program, its values and its position in the data.
-pub(super) struct Training {
+pub(super) struct TrainingState {
     pub(super) net: Builder,
     pub(super) registry: Registry,
     /// The checkpoint of this training, without the tensors, which are in `scope`.
@@ -32,7 +32,7 @@ pub(super) struct Training {
     pub(super) resumed: bool,
 }
 
-impl Deref for Training {
+impl Deref for TrainingState {
     type Target = Checkpoint;
 
     fn deref(&self) -> &Checkpoint {
@@ -40,7 +40,7 @@ impl Deref for Training {
     }
 }
 
-impl DerefMut for Training {
+impl DerefMut for TrainingState {
     fn deref_mut(&mut self) -> &mut Checkpoint {
         &mut self.state
     }
