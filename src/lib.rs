@@ -55,6 +55,7 @@ pub mod layers;
 mod lod;
 pub mod memory;
 pub mod metrics;
+mod on_data;
 pub mod op;
 mod operator;
 pub mod ops;

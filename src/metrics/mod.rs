@@ -146,8 +146,7 @@ pub use scores::Scores;
 pub use tokens::TokenAccuracy;
 pub use unit::Unit;
 
-use crate::error::{Error, Result};
-use crate::executor::checked_weight;
+use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, Registry, Spec, VarId};
 use crate::program::{Builder, Program, Var};
 use crate::tensor::{DType, Variable};
@@ -529,6 +528,17 @@ fn same_sequences(metric: &str, a: &Variable, b: &Variable) -> Result<()> {
             Err(Error::new(what, expected, format!("LoD {a} and {b}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// Checks that the weight of a batch is a finite number of at least 0.
+pub(crate) fn checked_weight(weight: f64) -> Result<f64> {
+    match weight.is_finite() && weight >= 0.0 {
+        true => Ok(weight),
+        false => {
+            let expected = "a finite number of at least 0";
+            Err(Error::of(ErrorKind::Program, "weight of a batch", expected, weight.to_string()))
+        }
     }
 }
 

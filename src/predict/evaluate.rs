@@ -3,16 +3,15 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use super::batch_runner::BatchRunner;
 use super::checks::unknown;
 use super::model::{Model, registered};
-use super::pass::{Measure, scores};
 use super::predictor::{MakeMetric, Predictor};
 use crate::checkpoint::MetricDesc;
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Executor;
 use crate::metrics::{Metric, OWN, Scores, metric_of, variables_of};
+use crate::on_data::{BatchRunner, Measure, scores};
 use crate::operator::VarId;
 use crate::program::{Program, Var};
 

@@ -1,7 +1,5 @@
 //! Prediction with a trained model, generation of sequences, and sampling. Prediction needs a checkpoint, but no trainer.
 
-mod batch_runner;
-mod carried;
 mod checks;
 mod compiled;
 mod ctc_beam;
@@ -12,7 +10,6 @@ mod known;
 mod logits;
 mod memory_limit;
 mod model;
-mod pass;
 mod predictor;
 mod queue;
 mod sampling;
@@ -21,11 +18,9 @@ mod stepping;
 mod turn;
 mod windows;
 
-pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub use ctc_beam::{CtcBeam, CtcLabels};
 pub use generate::{Beam, Generation, Hypotheses, Hypothesis};
 pub use generator::Generator;
-pub(crate) use pass::{BatchState, Measure, each_batch, scores};
 pub use predictor::Predictor;
 pub use queue::Queue;
 pub use sampling::{Sampler, Sampling};

@@ -5,7 +5,6 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::carried::fed;
 use super::checks::{listed, numbers, unknown};
 use super::compiled::{CompiledModel, IdleModels};
 use super::memory_limit::MemoryLimit;
@@ -17,6 +16,7 @@ use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{MemoryUse, Threads};
 use crate::metrics::Metric;
+use crate::on_data::fed;
 use crate::operator::precision::no_unit;
 use crate::operator::{MatrixUnit, Precision, Registry, Spec, VarId};
 use crate::ops;

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::carried::zeros;
 use super::checks::{listed, unknown};
 use super::memory_limit::MemoryLimit;
 use super::model::Model;
@@ -10,6 +9,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, PlacedFeeds, Run, Scope, Threads};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
+use crate::on_data::zeros;
 use crate::operator::{Spec, VarId};
 use crate::program::{Program, StepProgram, VarRole};
 use crate::tensor::{Element, StorageKind, Variable, with_element};

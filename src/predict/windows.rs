@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::carried::zeros;
 use crate::error::{Error, Result};
 use crate::executor::{Executor, Run, Scope, Threads};
 use crate::lod::Lod;
+use crate::on_data::zeros;
 use crate::operator::{LevelId, Registry, VarId};
 use crate::program::{Program, WindowPass, WindowProgram, WindowState};
 use crate::tensor::{Variable, with_element};

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom first. A module may use those before it.
-const LAYERS: [&str; 25] = [
+const LAYERS: [&str; 26] = [
     "printable",
     "error",
     "memory",
@@ -30,6 +30,7 @@ const LAYERS: [&str; 25] = [
     "checkpoint",
     "formats",
     "metrics",
+    "on_data",
     "predict",
     "parallel",
     "store",

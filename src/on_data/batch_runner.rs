@@ -28,7 +28,7 @@ pub(crate) struct BatchRunner {
     /// The feeds of the program: name -> variable.
     feeds: BTreeMap<String, VarId>,
     carried: Vec<CarriedState>,
-    /// Values that the runner feeds in addition to the data of a batch: see [`BatchLoss`](crate::executor::BatchLoss).
+    /// Values that the runner feeds in addition to the data of a batch: see [`BatchLoss`](super::BatchLoss).
     pub(crate) seeds: Vec<(VarId, Variable)>,
     /// For each persistent variable that metrics read, a copy from before the last run; `None` before the first run.
     persistent: HashMap<VarId, Option<Variable>>,

@@ -13,7 +13,7 @@ use crate::tensor::{Dense, Variable};
 ///
 /// # Errors
 /// It is an error if `before` has fewer than `sequences` sequences.
-pub(super) fn fed(
+pub(crate) fn fed(
     program: &Program,
     state: &CarriedState,
     before: Option<&Variable>,
@@ -35,7 +35,7 @@ pub(super) fn fed(
     }
 }
 
-pub(super) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
+pub(crate) fn zeros(program: &Program, id: VarId, rows: usize, lod: Option<Arc<Lod>>) -> Result<Variable> {
     let spec = program.spec(id)?;
     let mut shape: Vec<usize> = spec.shape.iter().map(|e| e.known().unwrap_or(rows)).collect();
     if let Some(first) = shape.first_mut() {

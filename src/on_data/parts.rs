@@ -4,11 +4,9 @@
 
 use std::collections::HashSet;
 
-use super::executor::Executor;
-use super::run::request::Run;
-use super::run::scope::Scope;
-use super::run::threads::Threads;
 use crate::error::{Error, ErrorKind, Result};
+use crate::executor::{Executor, Run, Scope, Threads};
+use crate::metrics::checked_weight;
 use crate::operator::{Extent, ReadSlots, Registry, Total, VarId};
 use crate::program::{LossTerms, Program, Role, TotalVar, VarRole, grad_name};
 use crate::tensor::{Dense, Storage, Variable};
@@ -333,17 +331,6 @@ fn reads_totals(
         needed.extend(values.chain(gradients));
     }
     Ok(terms.totals.iter().any(|total| needed.contains(&total.var)))
-}
-
-/// Checks that the weight of a batch is a finite number of at least 0.
-pub(crate) fn checked_weight(weight: f64) -> Result<f64> {
-    match weight.is_finite() && weight >= 0.0 {
-        true => Ok(weight),
-        false => {
-            let expected = "a finite number of at least 0";
-            Err(Error::of(ErrorKind::Program, "weight of a batch", expected, weight.to_string()))
-        }
-    }
 }
 
 fn not_finite(program: &Program, var: VarId) -> Error {
