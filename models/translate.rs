@@ -9,7 +9,7 @@ mod paths;
 use made_up_dates::{Part, dates};
 use unpadded::data::{Batching, Limits, Loader, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Gru, Linear, Stacked, init};
-use unpadded::metrics::{Bleu, Loss, Metric};
+use unpadded::metrics::{Bleu, Loss, RunningMetric};
 use unpadded::ops::{self, Pool, UpdateGate};
 use unpadded::optimizer::Adam;
 use unpadded::predict::{Beam, Generation, Predictor};
@@ -93,12 +93,12 @@ fn main() -> Result<()> {
         _ => paths::paths([""; 2]).and_then(|[train, dev]| Ok((Pairs::open(train)?, Pairs::open(dev)?)))?,
     };
     let predictor = train(&pairs, &dev, 6)?;
-    let mut bleu = Bleu::of_texts();
+    let mut bleu = RunningMetric::new(Bleu::of_texts())?;
     for batch in dev.by_source().chunks(64) {
         let sources: Vec<&str> = batch.iter().map(|(source, _)| *source).collect();
         let found = translate(&predictor, &sources)?;
         println!("{} -> {}", sources[0], found[0]);
-        found.iter().zip(batch).for_each(|(found, (_, targets))| bleu.texts_of_several(found, targets));
+        found.iter().zip(batch).for_each(|(found, (_, targets))| bleu.texts(found, targets));
     }
     println!("BLEU {:.1}", 100.0 * bleu.value());
     Ok(())

@@ -4,9 +4,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 
 use super::edits::pairs;
-use super::{Better, Metric, MetricKind, Unit};
+use super::{Better, Metric, RunningMetric, Unit};
 use crate::error::Result;
-use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::Variable;
 
@@ -24,64 +23,49 @@ pub(super) const BLEU: &str = "bleu";
 /// BLEU scores", 2018) divided by 100.
 ///
 /// In a trainer, BLEU reads two variables with sequences of whole numbers, as [`ErrorRate`](super::ErrorRate) does;
-/// [`Bleu::texts`] adds a text without variables.
+/// [`RunningMetric::texts`] adds a text without variables.
 ///
 /// ```
-/// use unpadded::metrics::{Bleu, Metric};
-/// let mut bleu = Bleu::of_texts();
-/// bleu.texts("The cat sat on the mat.", "The cat is on the mat.");
+/// use unpadded::metrics::{Bleu, RunningMetric};
+/// let mut bleu = RunningMetric::new(Bleu::of_texts())?;
+/// bleu.texts("The cat sat on the mat.", &["The cat is on the mat."]);
 /// assert!((100.0 * bleu.value() - 48.89).abs() < 0.01);
+/// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct Bleu {
     name: String,
     variables: Vec<Var>,
-    /// For n = 1 … 4, the number of n-grams that occur in the reference; for n = 1 … 4, the number of all n-grams; the number
-    /// of tokens of the texts; the number of tokens of the references.
-    sums: [f64; 2 * LONGEST + 2],
 }
 
 impl Bleu {
+    /// The number of sums: for n = 1 … 4, the number of n-grams that occur in the reference; for n = 1 … 4, the number of all
+    /// n-grams; the number of tokens of the texts; the number of tokens of the references.
+    pub const SUMS: usize = 2 * LONGEST + 2;
+
     /// Makes the metric BLEU of the sequences `found` against the sequences `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
         Self { variables: vec![found, reference], ..Self::of_texts() }
     }
 
-    /// Makes a BLEU without variables: only [`Self::texts`] and related methods add texts.
+    /// Makes a BLEU without variables: only [`Self::add`] and [`RunningMetric::texts`] add texts.
     pub fn of_texts() -> Self {
-        Self { name: "BLEU".to_owned(), variables: Vec::new(), sums: [0.0; 2 * LONGEST + 2] }
+        Self { name: "BLEU".to_owned(), variables: Vec::new() }
     }
 
     options_of_metric! { "`BLEU`" }
 
-    /// Adds a text and its reference, tokenized by [`tokens_13a`].
-    pub fn texts(&mut self, found: &str, reference: &str) {
-        self.texts_of_several(found, &[reference]);
-    }
-
-    /// Adds a text and several references, tokenized by [`tokens_13a`]; [`Self::tokens_of_several`] has the rules for several
-    /// references.
-    pub fn texts_of_several(&mut self, found: &str, references: &[&str]) {
-        let references: Vec<Vec<String>> = references.iter().map(|reference| tokens_13a(reference)).collect();
-        self.tokens_of_several(&tokens_13a(found), &references.iter().map(Vec::as_slice).collect::<Vec<_>>());
-    }
-
-    /// Adds a sequence of tokens and its reference.
-    pub fn tokens<T: Eq + Hash>(&mut self, found: &[T], reference: &[T]) {
-        self.tokens_of_several(found, &[reference]);
-    }
-
-    /// Adds a sequence of tokens and several references. An n-gram counts at most as often as in the reference in which it is
+    /// Adds a sequence of tokens with its references to the sums. An n-gram counts at most as often as in the reference in which it is
     /// most frequent. The reference length is the length that is nearest to the length of the sequence; of two equally near
     /// lengths, the shorter.
     ///
     /// ```
     /// use unpadded::metrics::{Bleu, Metric};
-    /// let mut bleu = Bleu::of_texts();
-    /// bleu.tokens_of_several(&[1, 2, 3, 4, 5], &[&[1, 2, 3, 4], &[2, 3, 4, 5, 6, 7]]);
-    /// assert_eq!(bleu.value(), 1.0); // every n-gram is in a reference, and 4 is the nearest length
+    /// let (bleu, mut sums) = (Bleu::of_texts(), [0.0; Bleu::SUMS]);
+    /// Bleu::add(&mut sums, &[1, 2, 3, 4, 5], &[&[1, 2, 3, 4], &[2, 3, 4, 5, 6, 7]]);
+    /// assert_eq!(bleu.value(&sums), 1.0); // every n-gram is in a reference, and 4 is the nearest length
     /// ```
-    pub fn tokens_of_several<T: Eq + Hash>(&mut self, found: &[T], references: &[&[T]]) {
+    pub fn add<T: Eq + Hash>(sums: &mut [f64], found: &[T], references: &[&[T]]) {
         for n in 1..=LONGEST {
             let mut left: HashMap<&[T], usize> = HashMap::new();
             for reference in references {
@@ -99,13 +83,22 @@ impl Bleu {
                 }
                 _ => false,
             });
-            self.sums[n - 1] += hits.count() as f64;
-            self.sums[LONGEST + n - 1] += found.windows(n).len() as f64;
+            sums[n - 1] += hits.count() as f64;
+            sums[LONGEST + n - 1] += found.windows(n).len() as f64;
         }
         let lengths = references.iter().map(|reference| reference.len());
         let nearest = lengths.min_by_key(|&length| (length.abs_diff(found.len()), length)).unwrap_or(0);
-        self.sums[2 * LONGEST] += found.len() as f64;
-        self.sums[2 * LONGEST + 1] += nearest as f64;
+        sums[2 * LONGEST] += found.len() as f64;
+        sums[2 * LONGEST + 1] += nearest as f64;
+    }
+}
+
+impl RunningMetric<Bleu> {
+    /// Adds a text and its references, tokenized by [`tokens_13a`]; [`Bleu::add`] has the rules for several references.
+    pub fn texts(&mut self, found: &str, references: &[&str]) {
+        let references: Vec<Vec<String>> = references.iter().map(|reference| tokens_13a(reference)).collect();
+        let references: Vec<&[String]> = references.iter().map(Vec::as_slice).collect();
+        Bleu::add(&mut self.sums, &tokens_13a(found), &references);
     }
 }
 
@@ -126,15 +119,15 @@ impl Metric for Bleu {
         Unit::Share
     }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         for [found, reference] in pairs(&self.name, values)? {
-            self.tokens(&found, &reference);
+            Self::add(sums, &found, &[&reference]);
         }
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        let (hits, rest) = self.sums.split_at(LONGEST);
+    fn value(&self, sums: &[f64]) -> f64 {
+        let (hits, rest) = sums.split_at(LONGEST);
         let (all, lengths) = rest.split_at(LONGEST);
         if hits.iter().all(|&hits| hits == 0.0) || all.contains(&0.0) {
             return 0.0;
@@ -151,13 +144,12 @@ impl Metric for Bleu {
         (mean + (1.0 - reference / found).min(0.0)).exp()
     }
 
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
+    fn sums(&self) -> usize {
+        Self::SUMS
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        let named = self.variables.len() == 2;
-        named.then(|| MetricKind { name: BLEU, attributes: Attributes::new() })
+    fn kind(&self) -> Option<&'static str> {
+        (self.variables.len() == 2).then_some(BLEU)
     }
 }
 
@@ -234,15 +226,15 @@ mod tests {
 
     #[test]
     fn values_are_those_of_sacrebleu() {
-        let mut all = Bleu::of_texts();
+        let mut all = RunningMetric::new(Bleu::of_texts()).unwrap();
         for (found, reference, expected) in TEXTS {
-            let mut one = Bleu::of_texts();
-            one.texts(found, reference);
-            all.texts(found, reference);
+            let mut one = RunningMetric::new(Bleu::of_texts()).unwrap();
+            one.texts(found, &[reference]);
+            all.texts(found, &[reference]);
             assert!((100.0 * one.value() - expected).abs() < 1e-9, "{found}: {}", one.value());
         }
         assert!((100.0 * all.value() - 35.71254619460934).abs() < 1e-9, "{}", all.value());
-        assert_eq!(Bleu::of_texts().value(), 0.0);
+        assert_eq!(Bleu::of_texts().value(&[0.0; Bleu::SUMS]), 0.0);
     }
 
     /// An entry of `texts` is a text, its references, and the score of sacreBLEU 2.6 for this text alone.
@@ -266,11 +258,11 @@ mod tests {
                 45.18010018049227,
             ),
         ];
-        let mut all = Bleu::of_texts();
+        let mut all = RunningMetric::new(Bleu::of_texts()).unwrap();
         for (found, references, expected) in texts {
-            let mut one = Bleu::of_texts();
-            one.texts_of_several(found, references);
-            all.texts_of_several(found, references);
+            let mut one = RunningMetric::new(Bleu::of_texts()).unwrap();
+            one.texts(found, references);
+            all.texts(found, references);
             assert!((100.0 * one.value() - expected).abs() < 1e-9, "{found}: {}", one.value());
         }
         assert!((100.0 * all.value() - 32.300465312920515).abs() < 1e-9, "{}", all.value());

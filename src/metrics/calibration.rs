@@ -1,9 +1,9 @@
 //! The calibration error: how far the accuracy of guesses is from their predicted probabilities.
 
 use super::classes::LabelledLogits;
-use super::sums::Sums;
-use super::{Better, Metric, MetricKind, Unit};
+use super::{Better, Metric, RunningMetric, Unit};
 use crate::error::{Error, Result};
+use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
@@ -18,12 +18,12 @@ pub(super) const BINS: &str = "bins";
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::metrics::{CalibrationError, Metric};
+/// use unpadded::metrics::{CalibrationError, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 0);
 /// let label = net.feed("label", DType::I64, &[], 0);
-/// let mut error = CalibrationError::new(logits, label);
+/// let mut error = RunningMetric::new(CalibrationError::new(logits, label))?;
 /// let sure = array![[9.0f32.ln(), 0.0], [9.0f32.ln(), 0.0]]; // 90 % for class 0
 /// error.update(&[sure.into(), array![0i64, 1].into()], 2)?;
 /// assert!((error.value() - 0.4).abs() < 1e-6); // right in half of the cases
@@ -34,8 +34,6 @@ pub struct CalibrationError {
     name: String,
     classified: LabelledLogits,
     bins: usize,
-    /// For each bin, the number of rows, the sum of the probabilities of the rows' guesses, and the number of right guesses.
-    sums: Sums,
 }
 
 /// A bin of a [`CalibrationError`]: the rows whose guess has a probability in the range of the bin.
@@ -54,18 +52,19 @@ impl CalibrationError {
     /// Makes the metric of `logits` `[rows, classes]` against `labels`, one whole number per row, with 15 bins.
     pub fn new(logits: Var, labels: Var) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
-        Self { name: "calibration error".to_owned(), classified, bins: 0, sums: Sums::new(None) }.bins(15)
+        Self { name: "calibration error".to_owned(), classified, bins: 15 }
     }
 
     /// Sets the number of bins, at least 1. A number of bins that is too large is an error at the first batch.
     #[must_use]
     pub fn bins(self, bins: usize) -> Self {
-        let bins = bins.max(1);
-        Self { bins, sums: Sums::new(bins.checked_mul(3)), ..self }
+        Self { bins: bins.max(1), ..self }
     }
 
     options_of_metric! { "`calibration error`", classified }
+}
 
+impl RunningMetric<CalibrationError> {
     /// Returns the bins that have rows, by ascending probability, for a reliability diagram.
     pub fn reliability(&self) -> Vec<CalibrationBin> {
         let of = |bin: &[f64]| CalibrationBin {
@@ -73,14 +72,15 @@ impl CalibrationError {
             confidence: bin[1] / bin[0],
             accuracy: bin[2] / bin[0],
         };
-        self.sums.known().chunks_exact(3).filter(|bin| bin[0] > 0.0).map(of).collect()
+        self.sums().chunks_exact(3).filter(|bin| bin[0] > 0.0).map(of).collect()
     }
 }
 
 impl Metric for CalibrationError {
-    fields_of_metric! { Lower, Share, [classified.logits, classified.labels] }
+    // For each bin, the number of rows, the sum of the probabilities of the guesses, and the number of right guesses.
+    fields_of_metric! { Lower, Share, [classified.logits, classified.labels], |of| of.bins.saturating_mul(3) }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
         let Some(logits) = values.first() else { return Ok(()) };
         let classes = logits.shape().get(1).copied().unwrap_or(0);
@@ -100,7 +100,6 @@ impl Metric for CalibrationError {
             let bin = ((probability * count as f64) as usize).min(count - 1);
             found.push((bin, probability, f64::from(u8::from(guess == row.label))));
         }
-        let sums = self.sums.room(&self.name, format_args!("3 for each of {count} bins"))?;
         for (bin, probability, hit) in found {
             for (sum, more) in sums[3 * bin..3 * bin + 3].iter_mut().zip([1.0, probability, hit]) {
                 *sum += more;
@@ -109,14 +108,17 @@ impl Metric for CalibrationError {
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        let rows: f64 = self.sums.known().chunks_exact(3).map(|bin| bin[0]).sum();
-        let off: f64 = self.sums.known().chunks_exact(3).map(|bin| (bin[2] - bin[1]).abs()).sum();
+    fn value(&self, sums: &[f64]) -> f64 {
+        let rows: f64 = sums.chunks_exact(3).map(|bin| bin[0]).sum();
+        let off: f64 = sums.chunks_exact(3).map(|bin| (bin[2] - bin[1]).abs()).sum();
         if rows > 0.0 { off / rows } else { 0.0 }
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        let attributes = self.classified.attributes().with(BINS, self.bins);
-        Some(MetricKind { name: CALIBRATION, attributes })
+    fn kind(&self) -> Option<&'static str> {
+        Some(CALIBRATION)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.classified.attributes().with(BINS, self.bins)
     }
 }

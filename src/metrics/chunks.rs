@@ -1,11 +1,10 @@
 //! Chunk F1: predicted chunks against reference chunks, as in the evaluation of the CoNLL shared tasks.
 
 use std::collections::{BTreeSet, HashSet};
-use std::fmt;
 use std::sync::Arc;
 
 use super::classes::ratio;
-use super::{Better, Metric, MetricKind, Unit, one_a_row};
+use super::{Better, Metric, RunningMetric, Unit, one_a_row};
 use crate::data::{Chunk, TagScheme, Vocabulary};
 use crate::error::{AtCaller, Error, Result};
 use crate::operator::Attributes;
@@ -16,17 +15,15 @@ use crate::tensor::{DType, Variable};
 /// chunks of all kinds together. A predicted chunk is right if a reference chunk has the same first word, last word and kind
 /// (Tjong Kim Sang and Buchholz, 2000). F1 is 0 if there are neither predicted nor reference chunks.
 ///
-/// `Display` prints a table with precision, recall and F1 of each kind of chunk.
-///
 /// ```
 /// use unpadded::data::{TagScheme, Vocabulary};
-/// use unpadded::metrics::{ChunkF1, Metric};
+/// use unpadded::metrics::{ChunkF1, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let tags = Vocabulary::labels(["O", "B-A", "I-A", "B-B"])?; // B-A 0, B-B 1, I-A 2, O 3
 /// let net = Builder::new();
 /// let found = net.feed("found", DType::I64, &[], 1);
 /// let there = net.feed_like("there", DType::I64, &[], found);
-/// let mut f1 = ChunkF1::new(found, there, TagScheme::Iob2, &tags)?;
+/// let mut f1 = RunningMetric::new(ChunkF1::new(found, there, TagScheme::Iob2, &tags)?)?;
 /// let sequences = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec(), vec![]]);
 /// f1.update(&[sequences(&[0, 2, 3, 1])?, sequences(&[0, 2, 1, 1])?], 2)?; // A right, one B of two
 /// assert_eq!(f1.value(), 2.0 * 2.0 / (2.0 + 3.0));
@@ -41,8 +38,6 @@ pub struct ChunkF1 {
     scheme: TagScheme,
     tags: Arc<[String]>,
     kinds: Arc<[String]>,
-    /// For each kind of chunk, the numbers of right, predicted and reference chunks.
-    sums: Vec<f64>,
 }
 
 /// The name of chunk F1 in files, and the names of its options.
@@ -67,34 +62,37 @@ impl ChunkF1 {
         for tag in &tags {
             kinds.extend(scheme.kind(tag)?.map(str::to_owned));
         }
-        let (sums, name) = (vec![0.0; 3 * kinds.len()], "chunk F1".to_owned());
-        Ok(Self { name, found, there, scheme, tags: tags.into(), kinds: kinds.into_iter().collect(), sums })
+        let (name, kinds) = ("chunk F1".to_owned(), kinds.into_iter().collect());
+        Ok(Self { name, found, there, scheme, tags: tags.into(), kinds })
     }
 
     options_of_metric! { "`chunk F1`" }
+}
 
+impl RunningMetric<ChunkF1> {
     /// Precision: the share of the predicted chunks that are right; 0 without predicted chunks.
     pub fn precision(&self) -> f64 {
-        let [right, found, _] = self.total();
+        let [right, found, _] = total(&self.sums);
         ratio(right, found)
     }
 
     /// Recall: the share of the reference chunks that were predicted; 0 without reference chunks.
     pub fn recall(&self) -> f64 {
-        let [right, _, there] = self.total();
+        let [right, _, there] = total(&self.sums);
         ratio(right, there)
-    }
-
-    fn total(&self) -> [f64; 3] {
-        let add = |total: [f64; 3], of: &[f64]| [0, 1, 2].map(|i| total[i] + of[i]);
-        self.sums.chunks_exact(3).fold([0.0; 3], add)
     }
 }
 
-impl Metric for ChunkF1 {
-    fields_of_metric! { Higher, Share, [found, there] }
+fn total(sums: &[f64]) -> [f64; 3] {
+    let add = |total: [f64; 3], of: &[f64]| [0, 1, 2].map(|i| total[i] + of[i]);
+    sums.chunks_exact(3).fold([0.0; 3], add)
+}
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+impl Metric for ChunkF1 {
+    // For each kind of chunk, the numbers of right, predicted and reference chunks.
+    fields_of_metric! { Higher, Share, [found, there], |of| 3 * of.kinds.len() }
+
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let wrong =
             |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
         let [found, there] = values else {
@@ -112,25 +110,38 @@ impl Metric for ChunkF1 {
         for words in lod.offsets().windows(2).map(|pair| pair[0]..pair[1]) {
             for (kind, counts) in counted(scheme, ChunkRule::Lenient, &found[words.clone()], &there[words])? {
                 let place = self.kinds.binary_search_by(|known| known.as_str().cmp(kind)).ok();
-                let sums = place.and_then(|kind| self.sums.get_mut(3 * kind..3 * kind + 3));
+                let sums = place.and_then(|kind| sums.get_mut(3 * kind..3 * kind + 3));
                 sums.into_iter().flatten().zip(counts).for_each(|(sum, count)| *sum += count);
             }
         }
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        let [right, found, there] = self.total();
+    fn value(&self, sums: &[f64]) -> f64 {
+        let [right, found, there] = total(sums);
         ratio(2.0 * right, found + there)
     }
 
-    fn table(&self) -> Option<String> {
-        Some(self.to_string())
+    /// Returns a line for each kind of chunk and for all kinds together: precision, recall and F1 in percent, and the number of
+    /// reference chunks.
+    fn table(&self, sums: &[f64]) -> Option<String> {
+        let width = self.kinds.iter().map(|kind| kind.chars().count()).max().unwrap_or(0).max(3);
+        let line = |name: &str, [right, found, there]: [f64; 3]| {
+            let shares = [ratio(right, found), ratio(right, there), ratio(2.0 * right, found + there)];
+            let [precision, recall, f1] = shares.map(|share| 100.0 * share);
+            format!("{name:width$}  {precision:9.2}  {recall:6.2}  {f1:6.2}  {there:6}\n")
+        };
+        let of_kinds = self.kinds.iter().zip(sums.as_chunks().0).map(|(kind, &sums)| line(kind, sums));
+        let head = format!("{:width$}  precision  recall      F1  chunks\n", "");
+        Some([head].into_iter().chain(of_kinds).chain([line("all", total(sums))]).collect())
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        let attributes = Attributes::new().with(SCHEME, self.scheme.name()).with(TAGS, self.tags.to_vec());
-        Some(MetricKind { name: CHUNKS, attributes })
+    fn kind(&self) -> Option<&'static str> {
+        Some(CHUNKS)
+    }
+
+    fn attributes(&self) -> Attributes {
+        Attributes::new().with(SCHEME, self.scheme.name()).with(TAGS, self.tags.to_vec())
     }
 }
 
@@ -189,31 +200,12 @@ fn named<'a>(metric: &str, ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a
     ids.as_slice::<i64>()?.iter().enumerate().map(of).collect()
 }
 
-/// Prints, for each kind of chunk and for all kinds together, precision, recall and F1 in percent, and the number of reference
-/// chunks.
-impl fmt::Display for ChunkF1 {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let width = self.kinds.iter().map(|kind| kind.chars().count()).max().unwrap_or(0).max(3);
-        writeln!(f, "{:width$}  precision  recall      F1  chunks", "")?;
-        let mut line = |name: &str, sums: [f64; 3]| {
-            let [right, found, there] = sums;
-            let shares = [ratio(right, found), ratio(right, there), ratio(2.0 * right, found + there)];
-            let [precision, recall, f1] = shares.map(|share| 100.0 * share);
-            writeln!(f, "{name:width$}  {precision:9.2}  {recall:6.2}  {f1:6.2}  {there:6}")
-        };
-        for (kind, sums) in self.kinds.iter().zip(self.sums.chunks_exact(3)) {
-            line(kind, [sums[0], sums[1], sums[2]])?;
-        }
-        line("all", self.total())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{Builder, DType};
 
-    fn scored(scheme: TagScheme, found: &[&str], there: &[&str]) -> ChunkF1 {
+    fn scored(scheme: TagScheme, found: &[&str], there: &[&str]) -> RunningMetric<ChunkF1> {
         let tags = Vocabulary::labels(found.iter().chain(there).flat_map(|tags| tags.split(' '))).unwrap();
         let ids = |texts: &[&str]| {
             let ids: Vec<Vec<i64>> = texts.iter().map(|text| tags.ids(text.split(' ')).unwrap()).collect();
@@ -221,7 +213,7 @@ mod tests {
         };
         let net = Builder::new();
         let [a, b] = ["found", "there"].map(|name| net.feed(name, DType::I64, &[], 1));
-        let mut f1 = ChunkF1::new(a, b, scheme, &tags).unwrap();
+        let mut f1 = RunningMetric::new(ChunkF1::new(a, b, scheme, &tags).unwrap()).unwrap();
         f1.update(&[ids(found), ids(there)], found.len()).unwrap();
         f1
     }
@@ -232,7 +224,7 @@ mod tests {
         let f1 =
             scored(TagScheme::Iob2, &["B-NP I-NP O B-VP", "B-NP B-NP"], &["B-NP I-NP O B-NP", "B-NP I-NP"]);
         assert_eq!((f1.precision(), f1.recall(), f1.value()), (0.25, 1.0 / 3.0, 2.0 / 7.0));
-        let table = f1.to_string();
+        let table = f1.table().unwrap();
         let lines: Vec<&str> = table.lines().map(str::trim_end).collect();
         assert_eq!(lines[1].split_whitespace().collect::<Vec<_>>(), ["NP", "33.33", "33.33", "33.33", "3"]);
         assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["VP", "0.00", "0.00", "0.00", "0"]);

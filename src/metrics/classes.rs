@@ -1,8 +1,7 @@
 //! Metrics of classification: accuracy, precision, recall and F1 of the guess (the class of the largest logit) against the
 //! label.
 
-use super::sums::Sums;
-use super::{Better, Metric, MetricKind, Unit, one_a_row, same_sequences};
+use super::{Better, Metric, Unit, one_a_row, same_sequences};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -14,12 +13,12 @@ use crate::with_float;
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::metrics::{Accuracy, Metric};
+/// use unpadded::metrics::{Accuracy, RunningMetric};
 /// use unpadded::{Builder, DType, Lod, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 1); // of each word
 /// let tags = net.feed_like("tags", DType::I64, &[], logits);
-/// let mut accuracy = Accuracy::new(logits, tags).ignoring(-1);
+/// let mut accuracy = RunningMetric::new(Accuracy::new(logits, tags).ignoring(-1))?;
 /// let lod = Lod::from_lengths1(&[2, 0, 1])?;
 /// let scores = Variable::sequences(array![[0.1f32, 0.9], [0.8, 0.2], [0.3, 0.7]], lod.clone())?;
 /// accuracy.update(&[scores, Variable::sequences(array![1i64, 1, -1], lod)?], 3)?;
@@ -30,36 +29,39 @@ use crate::with_float;
 pub struct Accuracy {
     name: String,
     classified: LabelledLogits,
-    /// The number of hits, and the number of rows that are not ignored.
-    sums: [f64; 2],
 }
 
 impl Accuracy {
     /// Makes the accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
     pub fn new(logits: Var, labels: Var) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
-        Self { name: "accuracy".to_owned(), classified, sums: [0.0; 2] }
+        Self { name: "accuracy".to_owned(), classified }
     }
 
     options_of_metric! { "`accuracy`", classified }
 }
 
 impl Metric for Accuracy {
-    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
+    // The number of hits, and the number of rows that are not ignored.
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels], |_| 2 }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
-        self.sums[0] += rows.iter().filter(|row| row.guess == Some(row.label)).count() as f64;
-        self.sums[1] += rows.len() as f64;
+        sums[0] += rows.iter().filter(|row| row.guess == Some(row.label)).count() as f64;
+        sums[1] += rows.len() as f64;
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        ratio(self.sums[0], self.sums[1])
+    fn value(&self, sums: &[f64]) -> f64 {
+        ratio(sums[0], sums[1])
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        Some(MetricKind { name: ACCURACY, attributes: self.classified.attributes() })
+    fn kind(&self) -> Option<&'static str> {
+        Some(ACCURACY)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.classified.attributes()
     }
 }
 
@@ -143,18 +145,15 @@ struct PerClass {
     classified: LabelledLogits,
     average: Average,
     classes: usize,
-    /// For each class, the number of hits, the number of labels and the number of guesses.
-    sums: Sums,
 }
 
 impl PerClass {
     fn new(share: &str, (logits, labels): (Var, Var), classes: usize, average: Average) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
-        let sums = Sums::new(classes.checked_mul(3));
-        Self { name: average.called(share), classified, average, classes, sums }
+        Self { name: average.called(share), classified, average, classes }
     }
 
-    fn update(&mut self, values: &[Variable]) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable]) -> Result<()> {
         let known = self.classes;
         let wrong =
             |expected: String, got: String| Err(Error::new(format!("metric `{}`", self.name), expected, got));
@@ -164,7 +163,6 @@ impl PerClass {
             return wrong(format!("a class below {known}"), class.to_string());
         }
         let rows = self.classified.rows_of(&self.name, values, known)?;
-        let sums = self.sums.room(&self.name, format_args!("3 for each of {known} classes"))?;
         for row in rows {
             for (sum, class) in
                 [(0, row.guess.filter(|&guess| guess == row.label)), (1, Some(row.label)), (2, row.guess)]
@@ -177,9 +175,9 @@ impl PerClass {
         Ok(())
     }
 
-    fn value(&self, share: fn(Counts) -> f64) -> f64 {
+    fn value(&self, sums: &[f64], share: fn(Counts) -> f64) -> f64 {
         let counts = |sums: &[f64]| Counts { hits: sums[0], labels: sums[1], guesses: sums[2] };
-        self.average.of(self.sums.known().chunks_exact(3).map(counts), share)
+        self.average.of(sums.chunks_exact(3).map(counts), share)
     }
 
     fn attributes(&self) -> Attributes {
@@ -239,20 +237,25 @@ macro_rules! of_classes {
                 Unit::Share
             }
 
-            fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
-                self.0.update(values)
+            fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
+                self.0.update(sums, values)
             }
 
-            fn value(&self) -> f64 {
-                self.0.value($share)
+            fn value(&self, sums: &[f64]) -> f64 {
+                self.0.value(sums, $share)
             }
 
-            fn sums(&mut self) -> &mut [f64] {
-                self.0.sums.as_mut()
+            /// Returns the number of sums: for each class, its hits, labels and guesses.
+            fn sums(&self) -> usize {
+                self.0.classes.saturating_mul(3)
             }
 
-            fn kind(&self) -> Option<MetricKind> {
-                Some(MetricKind { name: $kind, attributes: self.0.attributes() })
+            fn kind(&self) -> Option<&'static str> {
+                Some($kind)
+            }
+
+            fn attributes(&self) -> Attributes {
+                self.0.attributes()
             }
         }
     )*};
@@ -264,12 +267,12 @@ of_classes! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::metrics::{Average, Metric, Precision};
+    /// use unpadded::metrics::{Average, RunningMetric, Precision};
     /// use unpadded::{Builder, DType, Variable};
     /// let net = Builder::new();
     /// let logits = net.feed("logits", DType::F32, &[2], 0);
     /// let label = net.feed("label", DType::I64, &[], 0);
-    /// let mut precision = Precision::new(logits, label, 2, Average::Class(1));
+    /// let mut precision = RunningMetric::new(Precision::new(logits, label, 2, Average::Class(1)))?;
     /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
     /// precision.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
     /// assert_eq!(precision.value(), 0.5);
@@ -281,12 +284,12 @@ of_classes! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::metrics::{Average, Metric, Recall};
+    /// use unpadded::metrics::{Average, RunningMetric, Recall};
     /// use unpadded::{Builder, DType, Variable};
     /// let net = Builder::new();
     /// let logits = net.feed("logits", DType::F32, &[2], 0);
     /// let label = net.feed("label", DType::I64, &[], 0);
-    /// let mut recall = Recall::new(logits, label, 2, Average::Macro);
+    /// let mut recall = RunningMetric::new(Recall::new(logits, label, 2, Average::Macro))?;
     /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
     /// recall.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
     /// assert_eq!(recall.value(), (0.5 + 1.0) / 2.0);
@@ -297,12 +300,12 @@ of_classes! {
     ///
     /// ```
     /// use ndarray::array;
-    /// use unpadded::metrics::{Average, F1, Metric};
+    /// use unpadded::metrics::{Average, F1, RunningMetric};
     /// use unpadded::{Builder, DType, Variable};
     /// let net = Builder::new();
     /// let logits = net.feed("logits", DType::F32, &[2], 0);
     /// let label = net.feed("label", DType::I64, &[], 0);
-    /// let mut f1 = F1::new(logits, label, 2, Average::Class(1));
+    /// let mut f1 = RunningMetric::new(F1::new(logits, label, 2, Average::Class(1)))?;
     /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // 1, 1, 0
     /// f1.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
     /// assert_eq!(f1.value(), 2.0 / 3.0); // precision 1/2, recall 1

@@ -1,11 +1,9 @@
 //! The confusion matrix: how often each class is guessed for each label.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::classes::{Counts, LabelledLogits, ratio};
-use super::sums::Sums;
-use super::{Better, Metric, MetricKind, Unit};
+use super::{Better, Metric, RunningMetric, Unit};
 use crate::data::Vocabulary;
 use crate::error::Result;
 use crate::operator::Attributes;
@@ -17,21 +15,21 @@ pub(super) const CONFUSION: &str = "confusion";
 pub(super) const NAMES: &str = "names";
 
 /// The confusion matrix: the number of rows for each pair of label and guess. The value of the metric is the accuracy;
-/// `Display` prints a table with precision, recall and F1 of each class.
+/// the [table](Metric::table) has precision, recall and F1 of each class.
 ///
 /// ```
 /// use ndarray::array;
 /// use unpadded::data::Vocabulary;
-/// use unpadded::metrics::{ConfusionMatrix, Metric};
+/// use unpadded::metrics::{ConfusionMatrix, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 0);
 /// let label = net.feed("label", DType::I64, &[], 0);
-/// let mut matrix = ConfusionMatrix::new(logits, label, &Vocabulary::labels(["ham", "spam"])?);
+/// let mut matrix = RunningMetric::new(ConfusionMatrix::new(logits, label, &Vocabulary::labels(["ham", "spam"])?))?;
 /// let guesses = array![[0.0f32, 1.0], [0.0, 1.0], [1.0, 0.0]]; // spam, spam, ham
 /// matrix.update(&[guesses.into(), array![1i64, 0, 0].into()], 3)?;
 /// assert_eq!((matrix.count(0, 1), matrix.count(1, 1), matrix.value()), (1, 1, 2.0 / 3.0));
-/// assert!(matrix.to_string().contains("spam"));
+/// assert!(matrix.table().is_some_and(|table| table.contains("spam")));
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -39,9 +37,6 @@ pub struct ConfusionMatrix {
     name: String,
     classified: LabelledLogits,
     names: Arc<[String]>,
-    /// For each label and each guess, the number of rows (all guesses of label 0 first); after these counts, for each label,
-    /// the number of rows without a guess.
-    sums: Sums,
 }
 
 impl ConfusionMatrix {
@@ -54,37 +49,28 @@ impl ConfusionMatrix {
 
     pub(super) fn of(logits: Var, labels: Var, names: Vec<String>) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
-        let sums = Sums::new(names.len().checked_mul(names.len() + 1));
-        Self { name: "accuracy by class".to_owned(), classified, names: names.into(), sums }
+        Self { name: "accuracy by class".to_owned(), classified, names: names.into() }
     }
 
     options_of_metric! { "`accuracy by class`", classified }
+}
 
+impl RunningMetric<ConfusionMatrix> {
     /// Returns the number of rows with the label `label` and the guess `guess`; 0 for an unknown class.
     pub fn count(&self, label: usize, guess: usize) -> u64 {
-        let classes = self.names.len();
-        if label >= classes || guess >= classes { 0 } else { self.sums.get(label * classes + guess) as u64 }
-    }
-
-    fn counts(&self, class: usize) -> Counts {
-        let classes = self.names.len();
-        let of = |label: usize, guess: usize| self.sums.get(label * classes + guess);
-        let unguessed = self.sums.get(classes * classes + class);
-        Counts {
-            hits: of(class, class),
-            labels: (0..classes).map(|guess| of(class, guess)).sum::<f64>() + unguessed,
-            guesses: (0..classes).map(|label| of(label, class)).sum(),
-        }
+        let classes = self.metric.names.len();
+        if label >= classes || guess >= classes { 0 } else { self.sums[label * classes + guess] as u64 }
     }
 }
 
 impl Metric for ConfusionMatrix {
-    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
+    // For each label and each guess, the number of rows (all guesses of label 0 first); after these counts, for each label, the
+    // number of rows without a guess.
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels], |of| of.names.len().saturating_mul(of.names.len() + 1) }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let classes = self.names.len();
         let rows = self.classified.rows_of(&self.name, values, classes)?;
-        let sums = self.sums.room(&self.name, format_args!("one for each pair of {classes} classes"))?;
         for row in rows {
             let label = row.label as usize;
             let place = row.guess.map_or(classes * classes + label, |guess| label * classes + guess as usize);
@@ -93,49 +79,52 @@ impl Metric for ConfusionMatrix {
         Ok(())
     }
 
-    fn value(&self) -> f64 {
+    fn value(&self, sums: &[f64]) -> f64 {
         let classes = self.names.len();
-        let hits = (0..classes).map(|class| self.sums.get(class * classes + class)).sum();
-        ratio(hits, self.sums.known().iter().sum())
+        let hits = (0..classes).map(|class| sums[class * classes + class]).sum();
+        ratio(hits, sums.iter().sum())
     }
 
-    fn table(&self) -> Option<String> {
-        Some(self.to_string())
-    }
-
-    fn kind(&self) -> Option<MetricKind> {
-        let attributes: Attributes = self.classified.attributes();
-        Some(MetricKind { name: CONFUSION, attributes: attributes.with(NAMES, self.names.to_vec()) })
-    }
-}
-
-/// Prints a line per label: the number of guesses of each class, then precision, recall and F1 in percent.
-impl fmt::Display for ConfusionMatrix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Returns a line per label: the number of guesses of each class, then precision, recall and F1 in percent.
+    fn table(&self, sums: &[f64]) -> Option<String> {
         let classes = self.names.len();
+        let count = |label: usize, guess: usize| sums[label * classes + guess];
         let width = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0);
         let names = width(&mut self.names.iter().map(|name| name.chars().count()));
         let cells: Vec<usize> = (0..classes)
             .map(|guess| {
-                let numbers = (0..classes).map(|label| self.count(label, guess).to_string().len());
+                let numbers = (0..classes).map(|label| count(label, guess).to_string().len());
                 width(&mut numbers.chain([self.names[guess].chars().count()]))
             })
             .collect();
-        write!(f, "{:names$}", "")?;
-        for (name, cell) in self.names.iter().zip(&cells) {
-            write!(f, "  {name:>cell$}")?;
+        let mut table = " ".repeat(names);
+        for (name, &cell) in self.names.iter().zip(&cells) {
+            table += &format!("  {name:>cell$}");
         }
-        writeln!(f, "  precision  recall      F1")?;
+        table += "  precision  recall      F1\n";
         for (label, name) in self.names.iter().enumerate() {
-            write!(f, "{name:names$}")?;
-            for (guess, cell) in cells.iter().enumerate() {
-                write!(f, "  {:cell$}", self.count(label, guess))?;
+            table += &format!("{name:names$}");
+            for (guess, &cell) in cells.iter().enumerate() {
+                table += &format!("  {:cell$}", count(label, guess));
             }
-            let counts = self.counts(label);
+            let counts = Counts {
+                hits: count(label, label),
+                labels: (0..classes).map(|guess| count(label, guess)).sum::<f64>()
+                    + sums[classes * classes + label],
+                guesses: (0..classes).map(|other| count(other, label)).sum(),
+            };
             let [precision, recall, f1] =
                 [counts.precision(), counts.recall(), counts.f1()].map(|x| 100.0 * x);
-            writeln!(f, "  {precision:9.2}  {recall:6.2}  {f1:6.2}")?;
+            table += &format!("  {precision:9.2}  {recall:6.2}  {f1:6.2}\n");
         }
-        Ok(())
+        Some(table)
+    }
+
+    fn kind(&self) -> Option<&'static str> {
+        Some(CONFUSION)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.classified.attributes().with(NAMES, self.names.to_vec())
     }
 }

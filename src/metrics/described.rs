@@ -11,13 +11,12 @@ use super::ranked::{K, POSITIVE, ROC_AUC, TOP_K};
 use super::tokens::TOKENS;
 use super::{
     Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, FORMULA,
-    LabelSetF1, Loss, LossFigure, MeanError, Metric, MetricKind, Precision, Recall, RocAuc, TokenAccuracy,
-    TopK, Unit,
+    LabelSetF1, Loss, LossFigure, MeanError, Metric, Precision, Recall, RocAuc, TokenAccuracy, TopK, Unit,
 };
 use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{Attributes, Registry};
+use crate::operator::Registry;
 use crate::program::{Program, Var};
 
 /// Limits for a metric from a file: the maximum number of bins, of classes in a confusion matrix, and of classes in other
@@ -29,15 +28,21 @@ const MOST_CLASSES: usize = 1 << 28;
 /// The kind of a metric of the user's own in files: such a metric cannot be made from its description.
 pub(crate) const OWN: &str = "own";
 
+/// The attribute that marks a user's own metric whose unit is a share.
+pub(crate) const SHARE: &str = "share";
+
 /// Returns the description of a metric, with the names of its variables in the program.
 pub(crate) fn describe(metric: &dyn Metric, program: &Program) -> MetricDesc {
-    let kind = metric.kind().unwrap_or(MetricKind { name: OWN, attributes: Attributes::new() });
     let variables = metric.variables().into_iter().map(|var| program.var(var.id()).name.clone());
+    let attributes = match metric.kind() {
+        None if metric.unit() == Unit::Share => metric.attributes().with(SHARE, true),
+        _ => metric.attributes(),
+    };
     MetricDesc {
         name: metric.name().to_owned(),
-        kind: kind.name.to_owned(),
+        kind: metric.kind().unwrap_or(OWN).to_owned(),
         variables: variables.collect(),
-        attributes: kind.attributes,
+        attributes,
     }
 }
 
@@ -70,10 +75,14 @@ pub(crate) fn metric_of(
 }
 
 impl Unit {
-    /// Returns the unit of each metric that a checkpoint describes, by the name of the metric. A metric that cannot be
-    /// made with the operators in `registry` is left out.
+    /// Returns the unit of each metric that a checkpoint describes, by the name of the metric. A metric of this library that
+    /// cannot be made with the operators in `registry` is left out.
     pub fn of_metrics(checkpoint: &Checkpoint, registry: &Registry) -> Vec<(String, Self)> {
         let unit = |desc: &MetricDesc| {
+            if desc.kind == OWN {
+                let unit = desc.attributes.get(SHARE).map_or(Self::Number, |_| Self::Share);
+                return Some((desc.name.clone(), unit));
+            }
             let metric = metric_of(desc, &checkpoint.program, registry).ok()?;
             Some((desc.name.clone(), metric.unit()))
         };

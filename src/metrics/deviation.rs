@@ -1,8 +1,8 @@
 //! Regression errors: the deviation of numbers from their targets.
 
-use super::{Better, Metric, MetricKind, Unit, same_sequences};
+use super::classes::ratio;
+use super::{Better, Metric, Unit, same_sequences};
 use crate::error::{Error, Result};
-use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Dense, Variable};
 
@@ -27,11 +27,11 @@ impl Deviation {
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::metrics::{MeanError, Metric};
+/// use unpadded::metrics::{MeanError, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let [found, wanted] = ["found", "wanted"].map(|name| net.feed(name, DType::F32, &[1], 0));
-/// let mut error = MeanError::absolute(found, wanted);
+/// let mut error = RunningMetric::new(MeanError::absolute(found, wanted))?;
 /// error.update(&[array![[1.0f32], [2.0]].into(), array![[1.5f32], [4.0]].into()], 2)?;
 /// assert_eq!(error.value(), 1.25);
 /// # Ok::<(), unpadded::Error>(())
@@ -42,14 +42,12 @@ pub struct MeanError {
     found: Var,
     wanted: Var,
     of: Deviation,
-    /// The sum of the absolute or squared errors, and the number of summed errors.
-    sums: [f64; 2],
 }
 
 impl MeanError {
     fn new(of: Deviation, found: Var, wanted: Var) -> Self {
         let name = Deviation::ALL.into_iter().find(|(known, _)| *known == of).map_or("", |(_, name)| name);
-        Self { name: name.to_owned(), found, wanted, of, sums: [0.0; 2] }
+        Self { name: name.to_owned(), found, wanted, of }
     }
 
     /// Makes the mean absolute error: the mean of |found − wanted|, for floats of equal shape.
@@ -77,9 +75,10 @@ impl MeanError {
 }
 
 impl Metric for MeanError {
-    fields_of_metric! { Lower, Number, [found, wanted] }
+    // The sum of the absolute or squared errors, and the number of summed errors.
+    fields_of_metric! { Lower, Number, [found, wanted], |_| 2 }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let wrong =
             |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
         let [found, wanted] = values else {
@@ -102,19 +101,17 @@ impl Metric for MeanError {
         let error = |(a, b): (&f64, &f64)| {
             if self.of == Deviation::Absolute { (a - b).abs() } else { (a - b).powi(2) }
         };
-        self.sums[1] += pairs.len() as f64;
-        self.sums[0] += pairs.map(error).sum::<f64>();
+        sums[1] += pairs.len() as f64;
+        sums[0] += pairs.map(error).sum::<f64>();
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        let [sum, count] = self.sums;
-        let mean = if count > 0.0 { sum / count } else { 0.0 };
+    fn value(&self, sums: &[f64]) -> f64 {
+        let mean = ratio(sums[0], sums[1]);
         if self.of == Deviation::Root { mean.sqrt() } else { mean }
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        let (_, name) = Deviation::ALL.into_iter().find(|(of, _)| *of == self.of)?;
-        Some(MetricKind { name, attributes: Attributes::new() })
+    fn kind(&self) -> Option<&'static str> {
+        Deviation::ALL.into_iter().find(|(of, _)| *of == self.of).map(|(_, name)| name)
     }
 }

@@ -1,10 +1,9 @@
 //! Metrics that compare sequences with references: edit distance, error rates, exact match.
 
 use super::classes::ratio;
-use super::{Better, Metric, MetricKind, Unit, one_a_row};
+use super::{Better, Metric, Unit, one_a_row};
 use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
-use crate::operator::Attributes;
 use crate::program::Var;
 use crate::tensor::{DType, Variable};
 
@@ -48,11 +47,11 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
 /// sequence and its reference may have different lengths.
 ///
 /// ```
-/// use unpadded::metrics::{ErrorRate, Metric};
+/// use unpadded::metrics::{ErrorRate, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let [found, wanted] = ["found", "wanted"].map(|name| net.feed(name, DType::I64, &[], 1));
-/// let mut rate = ErrorRate::new(found, wanted).named("phoneme error rate");
+/// let mut rate = RunningMetric::new(ErrorRate::new(found, wanted).named("phoneme error rate"))?;
 /// let found = Variable::from_sequences(&[vec![1i64, 2], vec![]])?;
 /// let wanted = Variable::from_sequences(&[vec![1i64, 3, 2], vec![4]])?;
 /// rate.update(&[found, wanted], 2)?;
@@ -64,41 +63,39 @@ pub struct ErrorRate {
     name: String,
     found: Var,
     reference: Var,
-    /// The number of edits, and the number of rows of the references.
-    sums: [f64; 2],
 }
 
 impl ErrorRate {
     /// Makes the error rate of the sequences `found` against the sequences `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
-        Self { name: "error rate".to_owned(), found, reference, sums: [0.0; 2] }
+        Self { name: "error rate".to_owned(), found, reference }
     }
 
     options_of_metric! { "`error rate`" }
 }
 
 impl Metric for ErrorRate {
-    fields_of_metric! { Lower, Share, [found, reference] }
+    // The number of edits, and the number of rows of the references.
+    fields_of_metric! { Lower, Share, [found, reference], |_| 2 }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         for [found, reference] in pairs(&self.name, values)? {
-            self.sums[0] += edit_distance(&found, &reference) as f64;
-            self.sums[1] += reference.len() as f64;
+            sums[0] += edit_distance(&found, &reference) as f64;
+            sums[1] += reference.len() as f64;
         }
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        if self.sums[1] > 0.0 { self.sums[0] / self.sums[1] } else { f64::NAN }
+    fn value(&self, sums: &[f64]) -> f64 {
+        if sums[1] > 0.0 { sums[0] / sums[1] } else { f64::NAN }
     }
 
-    fn table(&self) -> Option<String> {
-        let insertions = self.sums[0];
-        (self.sums[1] == 0.0).then(|| format!("{insertions} insertions, 0 tokens in the references\n"))
+    fn table(&self, sums: &[f64]) -> Option<String> {
+        (sums[1] == 0.0).then(|| format!("{} insertions, 0 tokens in the references\n", sums[0]))
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        Some(MetricKind { name: ERRORS, attributes: Attributes::new() })
+    fn kind(&self) -> Option<&'static str> {
+        Some(ERRORS)
     }
 }
 
@@ -106,11 +103,11 @@ impl Metric for ErrorRate {
 /// conditions that [`ErrorRate`] lists.
 ///
 /// ```
-/// use unpadded::metrics::{ExactMatch, Metric};
+/// use unpadded::metrics::{ExactMatch, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let [found, wanted] = ["found", "wanted"].map(|name| net.feed(name, DType::I64, &[], 1));
-/// let mut exact = ExactMatch::new(found, wanted);
+/// let mut exact = RunningMetric::new(ExactMatch::new(found, wanted))?;
 /// let sequences = |all: [Vec<i64>; 3]| Variable::from_sequences(&all);
 /// exact.update(&[sequences([vec![1, 2], vec![], vec![3]])?, sequences([vec![1, 2], vec![], vec![3, 3]])?], 3)?;
 /// assert_eq!(exact.value(), 2.0 / 3.0);
@@ -121,35 +118,34 @@ pub struct ExactMatch {
     name: String,
     found: Var,
     reference: Var,
-    /// The number of matching sequences, and the number of all sequences.
-    sums: [f64; 2],
 }
 
 impl ExactMatch {
     /// Makes exact match of the sequences `found` against the sequences `reference`.
     pub fn new(found: Var, reference: Var) -> Self {
-        Self { name: "exact match".to_owned(), found, reference, sums: [0.0; 2] }
+        Self { name: "exact match".to_owned(), found, reference }
     }
 
     options_of_metric! { "`exact match`" }
 }
 
 impl Metric for ExactMatch {
-    fields_of_metric! { Higher, Share, [found, reference] }
+    // The number of matching sequences, and the number of all sequences.
+    fields_of_metric! { Higher, Share, [found, reference], |_| 2 }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let pairs = pairs(&self.name, values)?;
-        self.sums[0] += pairs.iter().filter(|[found, reference]| found == reference).count() as f64;
-        self.sums[1] += pairs.len() as f64;
+        sums[0] += pairs.iter().filter(|[found, reference]| found == reference).count() as f64;
+        sums[1] += pairs.len() as f64;
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        ratio(self.sums[0], self.sums[1])
+    fn value(&self, sums: &[f64]) -> f64 {
+        ratio(sums[0], sums[1])
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        Some(MetricKind { name: EXACT, attributes: Attributes::new() })
+    fn kind(&self) -> Option<&'static str> {
+        Some(EXACT)
     }
 }
 
@@ -157,6 +153,7 @@ impl Metric for ExactMatch {
 mod tests {
     use super::*;
     use crate::Builder;
+    use crate::metrics::RunningMetric;
 
     /// Returns the edit distance by its recursive definition: an edit at the first position, plus the edit distance of
     /// the remaining tokens.
@@ -187,7 +184,7 @@ mod tests {
     fn what_does_not_fit_is_refused_and_counts_nothing() {
         let net = Builder::new();
         let [a, b] = ["a", "b"].map(|name| net.feed(name, DType::I64, &[], 1));
-        let mut rate = ErrorRate::new(a, b);
+        let mut rate = RunningMetric::new(ErrorRate::new(a, b)).unwrap();
         let ids = |all: &[Vec<i64>]| Variable::from_sequences(all).unwrap();
         for (values, expected) in [
             (vec![ids(&[vec![1]]), ids(&[vec![1], vec![2]])], "2 sequences, as many as references, got 1"),
@@ -200,7 +197,7 @@ mod tests {
         ] {
             let error = format!("{:#}", rate.update(&values, 1).unwrap_err());
             assert!(error.contains(expected) && error.contains("error rate"), "{error}");
-            assert_eq!(rate.sums, [0.0; 2]);
+            assert_eq!(rate.sums(), [0.0; 2]);
         }
     }
 }

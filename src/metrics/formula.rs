@@ -111,9 +111,9 @@ impl Formula {
         self.leaves.iter().map(|leaf| leaf.fetched)
     }
 
-    /// Returns zeros: the sums of all arguments before the first batch.
-    pub(super) fn zeros(&self) -> Vec<f64> {
-        vec![0.0; self.leaves.iter().map(|leaf| leaf.len() + 1).sum::<usize>() + 1]
+    /// Returns the number of sums of all arguments.
+    pub(super) fn sums(&self) -> usize {
+        self.leaves.iter().map(|leaf| leaf.len() + 1).sum::<usize>() + 1
     }
 
     /// Adds the values that were fetched after a batch to the sums.

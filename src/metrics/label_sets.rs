@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::sums::Sums;
-use super::{Average, Better, Counts, Metric, MetricKind, Unit};
+use super::{Average, Better, Counts, Metric, RunningMetric, Unit};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -71,11 +70,11 @@ impl FromStr for LabelThreshold {
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::metrics::{LabelSetF1, Metric};
+/// use unpadded::metrics::{LabelSetF1, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let [logits, targets] = ["logits", "targets"].map(|name| net.feed(name, DType::F32, &[3], 0));
-/// let mut f1 = LabelSetF1::new(logits, targets);
+/// let mut f1 = RunningMetric::new(LabelSetF1::new(logits, targets))?;
 /// f1.update(&[array![[2.0f32, -3.0, -1.0]].into(), array![[1.0f32, 1.0, 0.0]].into()], 1)?;
 /// assert_eq!(f1.value(), 0.8); // at −3: two hits, two labels, three guesses
 /// # Ok::<(), unpadded::Error>(())
@@ -90,9 +89,6 @@ pub struct LabelSetF1 {
     threshold: LabelThreshold,
     /// The thresholds to choose from, in ascending order.
     grid: Vec<f64>,
-    /// For each label, or for all labels together, the counts of the scores that reach exactly n thresholds: the true labels at
-    /// index 2n, the other labels at index 2n + 1.
-    sums: Sums,
 }
 
 impl LabelSetF1 {
@@ -101,7 +97,7 @@ impl LabelSetF1 {
         Self::made([logits, targets], None, LabelThreshold::One, steps(STEPS).collect())
     }
 
-    /// Makes the F1 of `probabilities` `[rows, labels]` against `targets` of the same shape. [`Self::thresholds`] returns the
+    /// Makes the F1 of `probabilities` `[rows, labels]` against `targets` of the same shape. [`RunningMetric::thresholds`] returns the
     /// thresholds that were used, so that a prediction with these thresholds has this F1. A threshold per label is one of 201
     /// numbers.
     pub fn of_probabilities(
@@ -121,25 +117,20 @@ impl LabelSetF1 {
     }
 
     fn made(of: [Var; 2], labels: Option<usize>, threshold: LabelThreshold, grid: Vec<f64>) -> Self {
-        let groups = labels.filter(|_| threshold == LabelThreshold::PerLabel).unwrap_or(1);
-        let sums = Sums::new(groups.checked_mul(2 * (grid.len() + 1)));
         let [scores, targets] = of;
-        Self { name: "micro F1".to_owned(), scores, targets, labels, threshold, grid, sums }
+        Self { name: "micro F1".to_owned(), scores, targets, labels, threshold, grid }
     }
 
     options_of_metric! { "`micro F1`" }
 
-    /// Returns the thresholds that [`Metric::value`] uses: one per label for [`LabelThreshold::PerLabel`], else one for all
-    /// labels. Of the thresholds with the highest F1, one in the middle between two scores is chosen, near 0.5 for a probability;
-    /// if every threshold has an F1 of 0, 0.5 is chosen. The list is empty before the first update.
-    pub fn thresholds(&self) -> Vec<f32> {
-        self.chosen().filter_map(|(at, _)| self.grid.get(at)).map(|&threshold| threshold as f32).collect()
+    fn groups(&self) -> usize {
+        self.labels.filter(|_| self.threshold == LabelThreshold::PerLabel).unwrap_or(1)
     }
 
     /// Returns, for each label or for all labels together, the index of the threshold with the highest F1, and the counts there.
-    fn chosen(&self) -> impl Iterator<Item = (usize, Counts)> {
+    fn chosen(&self, sums: &[f64]) -> impl Iterator<Item = (usize, Counts)> {
         let (last, middle) = (self.grid.len() - 1, self.grid.len() / 2);
-        self.sums.known().chunks_exact(2 * (last + 2)).map(move |sums| {
+        sums.chunks_exact(2 * (last + 2)).map(move |sums| {
             let labels = sums.iter().step_by(2).sum();
             let (mut counts, mut top) = (Counts { labels, ..Counts::default() }, last);
             let (mut at_middle, mut best) = (counts, None);
@@ -167,15 +158,27 @@ impl LabelSetF1 {
     }
 }
 
+impl RunningMetric<LabelSetF1> {
+    /// Returns the thresholds that the value uses: one per label for [`LabelThreshold::PerLabel`], else one for all labels. Of
+    /// the thresholds with the highest F1, one in the middle between two scores is chosen, near 0.5 for a probability; if every
+    /// threshold has an F1 of 0, 0.5 is chosen.
+    pub fn thresholds(&self) -> Vec<f32> {
+        let chosen = self.metric.chosen(&self.sums);
+        chosen.filter_map(|(at, _)| self.metric.grid.get(at)).map(|&threshold| threshold as f32).collect()
+    }
+}
+
 /// Returns the thresholds of a logit, in `count` steps; the threshold in the middle is 0.
 fn steps(count: usize) -> impl Iterator<Item = f64> {
     (0..=count).map(move |at| 2.0 * LARGEST * at as f64 / count as f64 - LARGEST)
 }
 
 impl Metric for LabelSetF1 {
-    fields_of_metric! { Higher, Share, [scores, targets] }
+    // For each label, or for all labels together, the counts of the scores that reach exactly n thresholds: the true labels at
+    // index 2n, the other labels at index 2n + 1.
+    fields_of_metric! { Higher, Share, [scores, targets], |of| of.groups().saturating_mul(2 * (of.grid.len() + 1)) }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let wrong =
             |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
         let [scores, targets] = values else {
@@ -195,7 +198,6 @@ impl Metric for LabelSetF1 {
         let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
         let (scores, targets) = (floats(scores)?, floats(targets)?);
         let per_label = self.threshold == LabelThreshold::PerLabel;
-        let sums = self.sums.room(&self.name, format_args!("the counts of {width} labels"))?;
         for (at, (score, target)) in
             scores.as_slice::<f64>()?.iter().zip(targets.as_slice::<f64>()?).enumerate()
         {
@@ -209,12 +211,15 @@ impl Metric for LabelSetF1 {
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        Average::Micro.of(self.chosen().map(|(_, counts)| counts), Counts::f1)
+    fn value(&self, sums: &[f64]) -> f64 {
+        Average::Micro.of(self.chosen(sums).map(|(_, counts)| counts), Counts::f1)
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        let of = |_| Attributes::new().with(THRESHOLD, self.threshold.to_string());
-        Some(MetricKind { name: LABEL_SETS, attributes: self.labels.map(of).unwrap_or_default() })
+    fn kind(&self) -> Option<&'static str> {
+        Some(LABEL_SETS)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.labels.map(|_| Attributes::new().with(THRESHOLD, self.threshold.to_string())).unwrap_or_default()
     }
 }

@@ -25,14 +25,16 @@
 //! | [`Bleu`] | predicted and reference sequences | BLEU, equal to sacreBLEU's value; texts can be added, too |
 //! | [`ChrF`] | texts | chrF2, equal to sacreBLEU's value; a trainer cannot use it |
 //!
-//! To write a metric of your own, implement the trait [`Metric`]:
+//! To write a metric of your own, implement the trait [`Metric`]. A metric is a description without state: its sums are apart
+//! from it, so that a trainer can have sums of each part of a batch, of each process and of each epoch. [`RunningMetric`] is a metric
+//! with sums outside of a trainer:
 //!
 //! ```
 //! use unpadded::{Builder, DType, Result, Var, Variable};
-//! use unpadded::metrics::{Better, Metric};
+//! use unpadded::metrics::{Better, Metric, RunningMetric};
 //!
 //! /// The mean length of sequences.
-//! struct Length(Var, [f64; 2]);
+//! struct Length(Var);
 //!
 //! impl Metric for Length {
 //!     fn name(&self) -> &str {
@@ -44,31 +46,31 @@
 //!     fn better(&self) -> Better {
 //!         Better::Higher
 //!     }
-//!     fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
-//!         self.1[0] += values.iter().map(Variable::rows).sum::<usize>() as f64;
-//!         self.1[1] += sequences as f64;
+//!     fn sums(&self) -> usize {
+//!         2 // rows and sequences
+//!     }
+//!     fn update(&self, sums: &mut [f64], values: &[Variable], sequences: usize) -> Result<()> {
+//!         sums[0] += values.iter().map(Variable::rows).sum::<usize>() as f64;
+//!         sums[1] += sequences as f64;
 //!         Ok(())
 //!     }
-//!     fn value(&self) -> f64 {
-//!         self.1[0] / self.1[1].max(1.0)
-//!     }
-//!     fn sums(&mut self) -> &mut [f64] {
-//!         &mut self.1
+//!     fn value(&self, sums: &[f64]) -> f64 {
+//!         sums[0] / sums[1].max(1.0)
 //!     }
 //! }
 //!
 //! let net = Builder::new();
 //! let words = net.feed("words", DType::I64, &[], 1);
-//! let mut length = Length(words, [0.0; 2]);
+//! let mut length = RunningMetric::new(Length(words))?;
 //! length.update(&[Variable::from_sequences(&[vec![1i64, 2, 3], vec![]])?], 2)?;
 //! length.update(&[Variable::from_sequences(&[vec![4i64]])?], 1)?;
 //! assert_eq!(length.value(), 4.0 / 3.0); // of all sequences, not of the two batches' means
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 
-/// Defines the methods of [`Metric`] that return fields, and the direction and the unit of the values.
+/// Defines the methods of [`Metric`] that return fields, the direction and the unit of the values, and the number of sums.
 macro_rules! fields_of_metric {
-    ($better:ident, $unit:ident, [$($($variable:ident).+),+]) => {
+    ($better:ident, $unit:ident, [$($($variable:ident).+),+], $sums:expr) => {
         fn name(&self) -> &str {
             &self.name
         }
@@ -85,8 +87,9 @@ macro_rules! fields_of_metric {
             Unit::$unit
         }
 
-        fn sums(&mut self) -> &mut [f64] {
-            self.sums.as_mut()
+        fn sums(&self) -> usize {
+            let count: fn(&Self) -> usize = $sums;
+            count(self)
         }
     };
 }
@@ -124,8 +127,8 @@ mod edits;
 mod formula;
 mod label_sets;
 mod ranked;
+mod running;
 mod scores;
-mod sums;
 mod tokens;
 mod unit;
 
@@ -137,11 +140,13 @@ pub use chrf::ChrF;
 pub use chunks::{ChunkF1, ChunkRule, counted};
 pub use classes::{Accuracy, Average, Counts, F1, Precision, Recall, ratio};
 pub use confusion::ConfusionMatrix;
-pub(crate) use described::{OWN, describe, metric_of, variables_of};
+pub(crate) use described::{OWN, SHARE, describe, metric_of, variables_of};
 pub use deviation::MeanError;
 pub use edits::{ErrorRate, ExactMatch};
 pub use label_sets::{LabelSetF1, LabelThreshold};
 pub use ranked::{RocAuc, TopK};
+pub use running::RunningMetric;
+pub(crate) use running::{add, zeros};
 pub use scores::Scores;
 pub use tokens::TokenAccuracy;
 pub use unit::Unit;
@@ -153,7 +158,7 @@ use crate::tensor::{DType, Variable};
 use formula::Formula;
 use std::sync::Arc;
 
-/// A metric: computes one number over all batches so far.
+/// A metric: computes one number from sums over all batches so far. The sums are apart from the metric: [`RunningMetric`] has both.
 pub trait Metric {
     /// Returns the name of the metric in output, model selection and files; names must be unique in a trainer.
     fn name(&self) -> &str;
@@ -170,99 +175,53 @@ pub trait Metric {
         Unit::Number
     }
 
-    /// Adds a batch of `sequences` sequences: `values` holds the values of [`Self::variables`].
+    /// Returns the number of sums, which must always be the same. The sums are the WHOLE state of a metric over batches, and
+    /// start as zeros. Sums over different batches are added to get the sums over all of these batches, and earlier sums, such as
+    /// the sums in a checkpoint, are continued. A file stores zeros compactly: a metric with many sums takes little space if most
+    /// of the sums are zero.
+    fn sums(&self) -> usize;
+
+    /// Adds a batch of `sequences` sequences to the sums: `values` holds the values of [`Self::variables`].
     ///
     /// # Errors
     /// If the values do not fit the metric; an error must leave the sums unchanged.
-    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()>;
+    fn update(&self, sums: &mut [f64], values: &[Variable], sequences: usize) -> Result<()>;
 
     /// Returns the value over all batches since the sums were zero; 0 if there was no row to count.
-    fn value(&self) -> f64;
-
-    /// Returns the sums: the WHOLE state of the metric. Setting the sums to zero resets the metric; setting the sums to earlier
-    /// values, such as the values in a checkpoint, continues from these values. The number of sums must never change: an update
-    /// that changes the number is an error. A file stores zeros compactly: a metric with many sums takes little space if most
-    /// of the sums are zero.
-    fn sums(&mut self) -> &mut [f64];
-
-    /// Adds the sums ([`Self::sums`]) of another metric, such as another worker's metric over other batches. Both
-    /// metrics must have the same kind and options. After merging, the value is the value over the batches of both
-    /// metrics.
-    ///
-    /// The caller must ensure that both metrics have the same kind and options, because only the number of sums can be checked.
-    /// For example, merging an `Accuracy` into a `Loss` is not detected: both have two sums.
-    ///
-    /// # Errors
-    /// If `sums` does not have as many sums as this metric.
-    #[track_caller]
-    fn merge(&mut self, sums: &[f64]) -> Result<()> {
-        let (name, own) = (self.name().to_owned(), self.sums());
-        if own.len() != sums.len() {
-            let (what, expected) = (format!("metric `{name}`, merged"), format!("{} sums", own.len()));
-            return Err(Error::new(what, expected, sums.len().to_string()));
-        }
-        own.iter_mut().zip(sums).for_each(|(own, other)| *own += other);
-        Ok(())
-    }
+    fn value(&self, sums: &[f64]) -> f64;
 
     /// Returns a table with more details than the value, such as a line per class.
     /// [`Trainer::tables`](crate::train::Trainer::tables) returns the tables of all metrics.
-    fn table(&self) -> Option<String> {
+    fn table(&self, _sums: &[f64]) -> Option<String> {
         None
     }
 
-    /// Returns the kind and options of the metric for files, from which a [`Predictor`](crate::predict) makes the metric again.
-    /// Metrics of your own return `None`, because only the metrics of this library can be made from a kind: a file then has only
-    /// the name and the variables, and [`Predictor::metric`](crate::predict::Predictor::metric) makes the metric.
-    fn kind(&self) -> Option<MetricKind> {
+    /// Returns the kind of the metric in files, such as `accuracy`, from which a [`Predictor`](crate::predict) makes the metric
+    /// again. Metrics of your own return `None`, because only the metrics of this library can be made from a kind: a file then has
+    /// only the name, the variables, the unit and the options, and [`Predictor::metric`](crate::predict::Predictor::metric) makes
+    /// the metric.
+    fn kind(&self) -> Option<&'static str> {
         None
     }
-}
 
-/// Checks that an update has not changed a metric's number of sums, which was `before`.
-///
-/// # Errors
-/// If the number of sums has changed.
-pub(crate) fn check_count(metric: &mut dyn Metric, before: usize) -> Result<()> {
-    let now = metric.sums().len();
-    if now == before {
-        return Ok(());
+    /// Returns the options of the metric, by name, for files. A training that is resumed with other options does not continue the
+    /// sums of the epoch so far.
+    fn attributes(&self) -> Attributes {
+        Attributes::new()
     }
-    let (what, expected) =
-        (format!("sums of metric `{}`", metric.name()), format!("{before}, as before the update"));
-    let error = Error::new(what, expected, now.to_string());
-    Err(error
-        .noted("`Metric::sums` must always return the same number of sums; a sum without a value yet is 0"))
-}
-
-/// Sets the sums of a metric to `sums`, from a checkpoint. If the metric has more sums than `sums`, the additional sums are
-/// 0; if it has fewer sums, the rest of `sums` is ignored.
-pub fn restore(metric: &mut dyn Metric, sums: &[f64]) {
-    let before = sums.iter().copied().chain(std::iter::repeat(0.0));
-    metric.sums().iter_mut().zip(before).for_each(|(sum, before)| *sum = before);
-}
-
-/// The kind and options of a metric, as stored in files.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct MetricKind {
-    /// The name of the kind in files, such as `accuracy`.
-    pub name: &'static str,
-    /// The options of the metric, by name.
-    pub attributes: Attributes,
 }
 
 /// The loss as a metric: the mean of losses over rows, or the perplexity or bits per character computed from this mean.
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::metrics::{Loss, Metric};
+/// use unpadded::metrics::{Loss, RunningMetric};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[4], 1);
 /// let next = net.feed_like("next", DType::I64, &[], logits);
 /// let nats = logits.cross_entropy(next); // of each character
-/// let mut bits = Loss::bits_per_character(nats);
+/// let mut bits = RunningMetric::new(Loss::bits_per_character(nats))?;
 /// let ln2 = std::f32::consts::LN_2;
 /// bits.update(&[Variable::from_sequences(&[vec![ln2, 3.0 * ln2], vec![]])?], 2)?;
 /// bits.update(&[Variable::from_sequences(&[vec![2.0 * ln2]])?], 1)?;
@@ -276,8 +235,6 @@ pub struct Loss {
     share: Option<Var>,
     shown: LossFigure,
     over: LossValues,
-    /// The sum of the losses and the sum of their weights; for a scalar loss with a formula, the sums of the formula.
-    sums: Vec<f64>,
 }
 
 /// The form of the losses of a batch: one per row, or one per batch.
@@ -357,11 +314,7 @@ impl Loss {
     }
 
     fn made(losses: Var, over: LossValues) -> Self {
-        let sums = match &over {
-            LossValues::Batch(Ok(formula)) => formula.zeros(),
-            _ => vec![0.0; 2],
-        };
-        Self { name: "loss".to_owned(), losses, share: None, shown: LossFigure::Mean, over, sums }
+        Self { name: "loss".to_owned(), losses, share: None, shown: LossFigure::Mean, over }
     }
 
     /// Returns an error for a scalar loss without weights that cannot be accumulated batch by batch, because it has no formula.
@@ -403,7 +356,7 @@ impl Loss {
             LossValues::Rows(Some(mean)) => (mean, LossValues::Unknown),
             over => (self.losses, over),
         };
-        Self { losses, over, share: Some(share), sums: vec![0.0; 2], ..self }
+        Self { losses, over, share: Some(share), ..self }
     }
 
     options_of_metric! { "`loss`, `perplexity` or `bits per character`" }
@@ -423,10 +376,15 @@ impl Metric for Loss {
         Better::Lower
     }
 
-    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
+    /// Returns the number of sums: the sum of the losses and the sum of their weights, or the sums of the formula.
+    fn sums(&self) -> usize {
+        self.formula().map_or(2, Formula::sums)
+    }
+
+    fn update(&self, sums: &mut [f64], values: &[Variable], sequences: usize) -> Result<()> {
         self.refused().map_err(|e| e.noted(BY_SHARE))?;
-        if let (LossValues::Batch(Ok(formula)), None, [_, values @ ..]) = (&self.over, self.share, values) {
-            return formula.update(&mut self.sums, values);
+        if let (Some(formula), [_, values @ ..]) = (self.formula(), values) {
+            return formula.update(sums, values);
         }
         let one = |value: &Variable| value.shape().iter().all(|&n| n == 1);
         let of_batch = |loss: &Variable| match self.over {
@@ -457,14 +415,14 @@ impl Metric for Loss {
         };
         // A batch with the weight 0, such as a batch without rows, does not count, even if its loss is NaN.
         if weight > 0.0 {
-            self.sums[0] += sum;
-            self.sums[1] += weight;
+            sums[0] += sum;
+            sums[1] += weight;
         }
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        let mean = match (self.formula(), &self.sums[..]) {
+    fn value(&self, sums: &[f64]) -> f64 {
+        let mean = match (self.formula(), sums) {
             (Some(formula), sums) => formula.value(sums).unwrap_or(Some(f64::NAN)),
             (None, &[sum, weight]) if weight > 0.0 => Some(sum / weight),
             _ => None,
@@ -477,18 +435,15 @@ impl Metric for Loss {
         }
     }
 
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.sums
+    fn kind(&self) -> Option<&'static str> {
+        LossFigure::ALL.into_iter().find(|(shown, _)| *shown == self.shown).map(|(_, name)| name)
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        let (_, name) = LossFigure::ALL.into_iter().find(|(shown, _)| *shown == self.shown)?;
-        let attributes = Attributes::new();
-        let attributes = match (&self.over, self.share) {
-            (LossValues::Batch(_), None) => attributes.with(FORMULA, true),
-            _ => attributes,
-        };
-        Some(MetricKind { name, attributes })
+    fn attributes(&self) -> Attributes {
+        match (&self.over, self.share) {
+            (LossValues::Batch(_), None) => Attributes::new().with(FORMULA, true),
+            _ => Attributes::new(),
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Metrics that rank logits: top-k accuracy and the area under the ROC curve.
 
 use super::classes::{LabelledLogits, ratio};
-use super::{Better, Metric, MetricKind, Unit};
+use super::{Better, Metric, Unit};
 use crate::error::{Error, Result};
 use crate::operator::Attributes;
 use crate::program::Var;
@@ -18,12 +18,12 @@ pub(super) const POSITIVE: &str = "positive";
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::metrics::{Metric, TopK};
+/// use unpadded::metrics::{RunningMetric, TopK};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[3], 0);
 /// let label = net.feed("label", DType::I64, &[], 0);
-/// let mut second = TopK::new(logits, label, 2);
+/// let mut second = RunningMetric::new(TopK::new(logits, label, 2))?;
 /// second.update(&[array![[0.3f32, 0.2, 0.1], [0.1, 0.2, 0.3]].into(), array![1i64, 0].into()], 2)?;
 /// assert_eq!(second.value(), 0.5);
 /// # Ok::<(), unpadded::Error>(())
@@ -33,24 +33,23 @@ pub struct TopK {
     name: String,
     classified: LabelledLogits,
     k: usize,
-    /// The number of hits, and the number of rows that are not ignored.
-    sums: [f64; 2],
 }
 
 impl TopK {
     /// Makes the top-`k` accuracy of `logits` `[rows, classes]` against `labels`, one whole number per row.
     pub fn new(logits: Var, labels: Var, k: usize) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
-        Self { name: format!("top-{k} accuracy"), classified, k, sums: [0.0; 2] }
+        Self { name: format!("top-{k} accuracy"), classified, k }
     }
 
     options_of_metric! { "such as `top-5 accuracy`", classified }
 }
 
 impl Metric for TopK {
-    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
+    // The number of hits, and the number of rows that are not ignored.
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels], |_| 2 }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
         let Some(logits) = values.first() else { return Ok(()) };
         let classes = logits.shape().get(1).copied().unwrap_or(0);
@@ -63,17 +62,21 @@ impl Metric for TopK {
             let before = |(class, x): (usize, &f64)| *x > own || (*x == own && class < label);
             !of.iter().any(|x| x.is_nan()) && of.iter().enumerate().filter(|&at| before(at)).count() < self.k
         };
-        self.sums[0] += rows.iter().filter(hit).count() as f64;
-        self.sums[1] += rows.len() as f64;
+        sums[0] += rows.iter().filter(hit).count() as f64;
+        sums[1] += rows.len() as f64;
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        ratio(self.sums[0], self.sums[1])
+    fn value(&self, sums: &[f64]) -> f64 {
+        ratio(sums[0], sums[1])
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        Some(MetricKind { name: TOP_K, attributes: self.classified.attributes().with(K, self.k) })
+    fn kind(&self) -> Option<&'static str> {
+        Some(TOP_K)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.classified.attributes().with(K, self.k)
     }
 }
 
@@ -89,12 +92,12 @@ impl Metric for TopK {
 ///
 /// ```
 /// use ndarray::array;
-/// use unpadded::metrics::{Metric, RocAuc};
+/// use unpadded::metrics::{RunningMetric, RocAuc};
 /// use unpadded::{Builder, DType, Variable};
 /// let net = Builder::new();
 /// let logits = net.feed("logits", DType::F32, &[2], 0);
 /// let label = net.feed("label", DType::I64, &[], 0);
-/// let mut auc = RocAuc::new(logits, label, 1);
+/// let mut auc = RunningMetric::new(RocAuc::new(logits, label, 1))?;
 /// let scores = array![[0.0f32, 1.0], [0.0, -1.0], [0.0, 2.0]];
 /// auc.update(&[scores.into(), array![1i64, 0, 0].into()], 3)?;
 /// assert_eq!(auc.value(), 0.5); // above one of two
@@ -105,8 +108,6 @@ pub struct RocAuc {
     name: String,
     classified: LabelledLogits,
     class: usize,
-    /// For each bin, the number of rows of the class; then for each bin, the number of other rows.
-    sums: Vec<f64>,
 }
 
 impl RocAuc {
@@ -117,7 +118,7 @@ impl RocAuc {
     /// row.
     pub fn new(logits: Var, labels: Var, class: usize) -> Self {
         let classified = LabelledLogits { logits, labels, ignore: None };
-        Self { name: "ROC-AUC".to_owned(), classified, class, sums: vec![0.0; 2 * Self::BINS] }
+        Self { name: "ROC-AUC".to_owned(), classified, class }
     }
 
     options_of_metric! { "`ROC-AUC`", classified }
@@ -144,9 +145,10 @@ impl RocAuc {
 }
 
 impl Metric for RocAuc {
-    fields_of_metric! { Higher, Share, [classified.logits, classified.labels] }
+    // For each bin, the number of rows of the class; then for each bin, the number of other rows.
+    fields_of_metric! { Higher, Share, [classified.logits, classified.labels], |_| 2 * Self::BINS }
 
-    fn update(&mut self, values: &[Variable], _: usize) -> Result<()> {
+    fn update(&self, sums: &mut [f64], values: &[Variable], _: usize) -> Result<()> {
         let rows = self.classified.rows(&self.name, values)?;
         let wrong =
             |expected: &str, got: String| Error::new(format!("metric `{}`", self.name), expected, got);
@@ -165,12 +167,12 @@ impl Metric for RocAuc {
                 bin.ok_or_else(|| wrong("scores that are numbers", format!("{of:?}")).row(row.number))?;
             bins.push(if row.label == self.class as i64 { bin } else { Self::BINS + bin });
         }
-        bins.into_iter().for_each(|bin| self.sums[bin] += 1.0);
+        bins.into_iter().for_each(|bin| sums[bin] += 1.0);
         Ok(())
     }
 
-    fn value(&self) -> f64 {
-        let (own, others) = self.sums.split_at(Self::BINS);
+    fn value(&self, sums: &[f64]) -> f64 {
+        let (own, others) = sums.split_at(Self::BINS);
         let (mut below, mut pairs) = (0.0, 0.0);
         for (own, others) in own.iter().zip(others) {
             pairs += own * (below + others / 2.0);
@@ -180,8 +182,11 @@ impl Metric for RocAuc {
         if all > 0.0 { pairs / all } else { 0.5 }
     }
 
-    fn kind(&self) -> Option<MetricKind> {
-        let attributes: Attributes = self.classified.attributes();
-        Some(MetricKind { name: ROC_AUC, attributes: attributes.with(POSITIVE, self.class) })
+    fn kind(&self) -> Option<&'static str> {
+        Some(ROC_AUC)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.classified.attributes().with(POSITIVE, self.class)
     }
 }

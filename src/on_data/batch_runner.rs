@@ -8,10 +8,10 @@ use super::carried::fed;
 use crate::data::{Batch, Data};
 use crate::error::{Error, Result};
 use crate::executor::{Executor, MemoryUse, Run, Scope};
-use crate::metrics::{Metric, check_count};
+use crate::metrics::Metric;
 use crate::operator::keys::locate;
 use crate::operator::{Levels, VarId};
-use crate::program::{CarriedState, Program, VarRole};
+use crate::program::{CarriedState, Program, Var, VarRole};
 use crate::reserve;
 use crate::tensor::Variable;
 
@@ -65,6 +65,11 @@ impl BatchRunner {
     pub(crate) fn sequences(&self, batch: &Batch) -> usize {
         let fed = batch.values.iter().find(|(name, _)| self.batched(name));
         fed.map_or(batch.numbers.len(), |(_, value)| value.batch_size())
+    }
+
+    /// Returns whether the program carries states from batch to batch.
+    pub(super) fn carries(&self) -> bool {
+        !self.carried.is_empty()
     }
 
     fn batched(&self, feed: &str) -> bool {
@@ -165,17 +170,20 @@ impl BatchRunner {
         ran.and_then(|()| then(executor)).map_err(|e| batch.noted(failed(scope, &run, e)))
     }
 
-    /// Adds the last batch to a metric, and checks that the update leaves the metric's number of sums unchanged.
-    pub(super) fn update(&mut self, metric: &mut dyn Metric, batch: &Batch) -> Result<()> {
-        let values = metric.variables().into_iter().map(|var| match self.persistent.get(&var.id()) {
+    /// Returns the values of the last run that a metric reads.
+    pub(super) fn values(&mut self, metric: &dyn Metric) -> Result<Vec<Variable>> {
+        let value = |var: Var| match self.persistent.get(&var.id()) {
             Some(Some(value)) => Ok(value.clone()),
             _ => self.executor.fetch(var),
-        });
-        let values = values.collect::<Result<Vec<_>>>()?;
+        };
+        metric.variables().into_iter().map(value).collect()
+    }
+
+    /// Adds the last batch to the sums of a metric.
+    pub(super) fn update(&mut self, metric: &dyn Metric, sums: &mut [f64], batch: &Batch) -> Result<()> {
+        let values = self.values(metric)?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));
-        let sums = metric.sums().len();
-        metric.update(&values, self.sequences(batch)).map_err(|e| batch.noted(named(e)))?;
-        check_count(metric, sums)
+        metric.update(sums, &values, self.sequences(batch)).map_err(|e| batch.noted(named(e)))
     }
 
     /// Sets each carried state to a value of 0 sequences, as a batch without sequences does.

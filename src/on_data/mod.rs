@@ -9,4 +9,4 @@ mod pass;
 pub(crate) use batch_runner::{BatchRunner, DataBatch};
 pub(crate) use carried::{fed, zeros};
 pub(crate) use parts::{BatchLoss, Totals, Whole};
-pub(crate) use pass::{BatchState, Measure, each_batch, scores};
+pub(crate) use pass::{BatchState, Measure, each_batch, make_sums, merged, named, scores, zeros_of};

@@ -9,9 +9,9 @@ use super::predictor::{MakeMetric, Predictor};
 use crate::checkpoint::MetricDesc;
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::Executor;
+use crate::executor::{Executor, Scope};
 use crate::metrics::{Metric, OWN, Scores, metric_of, variables_of};
-use crate::on_data::{BatchRunner, Measure, scores};
+use crate::on_data::{BatchRunner, Measure, named, scores, zeros_of};
 use crate::operator::VarId;
 use crate::program::{Program, Var};
 
@@ -62,7 +62,7 @@ impl Predictor {
     }
 
     fn score(&self, data: &dyn Data, line: &'static Location<'static>) -> Result<Scores> {
-        let Model { scored, metrics, registry, weights, carried, .. } = self.model();
+        let Model { scored, metrics, registry, .. } = self.model();
         if metrics.is_empty() {
             return Err(Error::of(ErrorKind::Program, "metrics of the checkpoint", "at least one", "none"));
         }
@@ -79,19 +79,74 @@ impl Predictor {
             };
             measures.push(Measure { what, line });
         }
-        let mut wanted: Vec<VarId> =
-            measures.iter().flat_map(|metric| metric.variables()).map(Var::id).collect();
+        let (mut runner, mut weights) = self.runner(measures.iter().map(|metric| &*metric.what))?;
+        runner.check(data)?;
+        let mut sums = zeros_of(&measures)?;
+        runner.infer_all(&mut weights, data, None, &measures, &mut sums)?;
+        Ok(Scores(scores(&measures, &sums).0, missing))
+    }
+
+    /// Returns the variable of an output or of a feed, such as the labels, for [`Self::evaluate_each`].
+    ///
+    /// # Errors
+    /// If the model has no output or feed of this name.
+    #[track_caller]
+    pub fn variable(&self, name: &str) -> Result<Var> {
+        let Model { scored, outputs, .. } = self.model();
+        let id = named(name, scored, outputs.iter().map(|(name, id)| (&**name, *id))).at_caller()?;
+        Ok(Var::of_program(id))
+    }
+
+    /// Computes metrics, of the training or others, on each sequence of `data` by itself. The callback `each` gets the sums of
+    /// each metric over one sequence; the value of a metric over all of `data` is [`Metric::value`] of the added sums. If the
+    /// model carries states from batch to batch, `each` gets the sums over one batch.
+    ///
+    /// ```no_run
+    /// # use unpadded::{data::Data, predict::Predictor};
+    /// use unpadded::metrics::{Accuracy, Metric}; // or a metric of your own
+    /// # fn intervals(predictor: Predictor, data: &dyn Data) -> unpadded::Result<()> {
+    /// let accuracy = Accuracy::new(predictor.variable("logits")?, predictor.variable("label")?);
+    /// let mut hits = Vec::new();
+    /// predictor.evaluate_each(data, &[&accuracy], &mut |sums| hits.push(accuracy.value(&sums[0])))?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If a metric reads variables that are not of this model, or has too many sums, or if the data fails, has no batch, or does
+    /// not fit the feeds.
+    #[track_caller]
+    pub fn evaluate_each(
+        &self,
+        data: &dyn Data,
+        metrics: &[&dyn Metric],
+        each: &mut dyn FnMut(&[Vec<f64>]),
+    ) -> Result<()> {
+        let (mut runner, mut weights) = self.runner(metrics.iter().copied()).at_caller()?;
+        runner.check(data).and_then(|()| runner.infer_each(&mut weights, data, metrics, each)).at_caller()
+    }
+
+    /// Compiles the program that computes the values of metrics; returns it with the weights.
+    fn runner<'a>(&self, metrics: impl Iterator<Item = &'a dyn Metric>) -> Result<(BatchRunner, Scope)> {
+        let Model { scored, registry, weights, carried, .. } = self.model();
+        let mut wanted = Vec::new();
+        for metric in metrics {
+            let own: Vec<VarId> = metric.variables().into_iter().map(Var::id).collect();
+            if own.iter().any(|var| var.0 as usize >= scored.vars().len()) {
+                let (what, got) = (format!("metric `{}`", metric.name()), "a variable of another program");
+                return Err(Error::of(ErrorKind::Program, what, "variables of the model", got));
+            }
+            wanted.extend(own);
+        }
         let looked_at = wanted.clone();
         wanted.retain(|&var| !scored.var(var).persistable);
         wanted.extend(carried.iter().map(|state| state.after));
         wanted.sort();
         wanted.dedup();
-        registered(scored, registry)?;
-        let executor = Executor::on(scored, registry, &wanted, self.started()?.clone())?;
-        let (mut runner, mut weights) = (BatchRunner::new(executor, looked_at.into_iter()), weights.clone());
-        runner.check(data)?;
-        runner.infer_all(&mut weights, data, None, &mut measures)?;
-        Ok(Scores(scores(&measures).0, missing))
+        let program = scored.inference(&wanted)?;
+        registered(&program, registry)?;
+        let executor = Executor::on(&program, registry, &wanted, self.started()?.clone())?;
+        Ok((BatchRunner::new(executor, looked_at.into_iter()), weights.clone()))
     }
 }
 

@@ -14,7 +14,7 @@ use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 pub(super) struct Model {
     /// The part of the program that computes the outputs and the carried states.
     pub(super) program: Program,
-    /// The part of the program that computes the carried states and the values for the metrics.
+    /// The part of the program that computes the outputs, the carried states and the values for the metrics.
     pub(super) scored: Program,
     pub(super) metrics: Vec<MetricDesc>,
     pub(super) registry: Registry,
@@ -49,7 +49,8 @@ impl Model {
         let carried: Vec<CarriedState> = program.carried_states().collect();
         let after = || carried.iter().map(|state| state.after);
         let seen = metrics.iter().flat_map(|metric| &metric.variables).filter_map(|name| program.find(name));
-        let scored = program.inference(&seen.chain(after()).collect::<Vec<_>>())?;
+        let scored =
+            program.inference(&seen.chain(after()).chain(named.values().copied()).collect::<Vec<_>>())?;
         let all: Vec<VarId> = named.values().copied().chain(after()).collect();
         let program = program.inference(&all)?;
         registered(&program, registry)?;

@@ -6,11 +6,14 @@ use unpadded::checkpoint::{Checkpoint, Position, Purpose};
 use unpadded::data::{Batching, Continuous, Data, Field, Loader, Samples, TagScheme, Vocabulary};
 use unpadded::layers::{Embedding, Lstm};
 use unpadded::metrics::{
-    Accuracy, Average, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1, Loss,
-    MeanError, Metric, Precision, Recall, RocAuc, Scores, TopK,
+    Accuracy, Average, Better, Bleu, CalibrationError, ChunkF1, ConfusionMatrix, ErrorRate, ExactMatch, F1,
+    LabelSetF1, LabelThreshold, Loss, MeanError, Metric, Precision, Recall, RocAuc, Scores, TokenAccuracy,
+    TopK, Unit,
 };
+use unpadded::op::Attributes;
 use unpadded::ops::Pool;
 use unpadded::optimizer::Adam;
+use unpadded::parallel::{World, threads};
 use unpadded::predict::Predictor;
 use unpadded::program::VarRole;
 use unpadded::train::{Progress, Trainer, Until};
@@ -26,53 +29,126 @@ fn path(name: &str) -> PathBuf {
 
 /// A metric that no file can describe.
 fn rows(variable: Var) -> impl Metric {
-    own_metric("rows", variable, vec![0.0], |sums, values, _| {
+    own_metric("rows", variable, 1, |sums, values, _| {
         sums[0] += values[0].rows() as f64;
         Ok(())
     })
 }
 
-/// A classifier of short texts, with dropout and every kind of metric.
-fn classifier() -> Trainer {
+/// A built-in metric. Its twin is written as a user would write it: a file has only the name and the variables.
+struct BuiltIn {
+    metric: Box<dyn Metric>,
+    twin: bool,
+}
+
+impl Metric for BuiltIn {
+    fn name(&self) -> &str {
+        self.metric.name()
+    }
+
+    fn variables(&self) -> Vec<Var> {
+        self.metric.variables()
+    }
+
+    fn better(&self) -> Better {
+        self.metric.better()
+    }
+
+    fn unit(&self) -> Unit {
+        self.metric.unit()
+    }
+
+    fn sums(&self) -> usize {
+        self.metric.sums()
+    }
+
+    fn update(&self, sums: &mut [f64], values: &[Variable], sequences: usize) -> Result<()> {
+        self.metric.update(sums, values, sequences)
+    }
+
+    fn value(&self, sums: &[f64]) -> f64 {
+        self.metric.value(sums)
+    }
+
+    fn table(&self, sums: &[f64]) -> Option<String> {
+        self.metric.table(sums)
+    }
+
+    fn kind(&self) -> Option<&'static str> {
+        self.metric.kind().filter(|_| !self.twin)
+    }
+
+    fn attributes(&self) -> Attributes {
+        self.metric.attributes()
+    }
+}
+
+type Make = fn(&[Var]) -> Box<dyn Metric>;
+
+/// Every kind of metric, each with the index of its variables in [`classifier`].
+const METRICS: [(usize, Make); 23] = [
+    (0, |v| Box::new(Accuracy::new(v[0], v[1]))),
+    (0, |v| Box::new(Accuracy::new(v[0], v[1]).ignoring(2).named("of two"))),
+    (0, |v| Box::new(F1::new(v[0], v[1], 3, Average::Macro))),
+    (0, |v| Box::new(F1::new(v[0], v[1], 3, Average::Micro).ignoring(0))),
+    (0, |v| Box::new(F1::new(v[0], v[1], 3, Average::Class(1)))),
+    (0, |v| Box::new(Precision::new(v[0], v[1], 3, Average::Macro))),
+    (0, |v| Box::new(Recall::new(v[0], v[1], 3, Average::Class(1)).ignoring(0))),
+    (0, |v| Box::new(ConfusionMatrix::new(v[0], v[1], &labels()))),
+    (0, |v| Box::new(TopK::new(v[0], v[1], 2))),
+    (0, |v| Box::new(RocAuc::new(v[0], v[1], 2))),
+    (0, |v| Box::new(CalibrationError::new(v[0], v[1]).bins(7))),
+    (1, |v| Box::new(MeanError::absolute(v[0], v[1]))),
+    (1, |v| Box::new(MeanError::squared(v[0], v[1]))),
+    (1, |v| Box::new(MeanError::root_squared(v[0], v[1]).named("root"))),
+    (1, |v| Box::new(LabelSetF1::new(v[1], v[0]).named("sets of logits"))),
+    (1, |v| {
+        let per_label = LabelThreshold::PerLabel;
+        Box::new(LabelSetF1::of_probabilities(v[0], v[1], 3, per_label).named("sets"))
+    }),
+    (2, |v| Box::new(ErrorRate::new(v[0], v[1]))),
+    (2, |v| Box::new(ExactMatch::new(v[0], v[1]))),
+    (2, |v| Box::new(TokenAccuracy::new(v[0], v[1]))),
+    (2, |v| Box::new(Bleu::new(v[0], v[1]))),
+    (2, |v| {
+        let tags = ["O", "B-A", "I-A", "B-B", "I-B", "B-C", "I-C", "B-D", "I-D", "B-E", "I-E"];
+        let tags = Vocabulary::labels(tags).unwrap();
+        Box::new(ChunkF1::new(v[0], v[1], TagScheme::Iob2, &tags).unwrap())
+    }),
+    (3, |v| Box::new(Loss::perplexity(v[0]))),
+    (3, |v| Box::new(Loss::bits_per_character(v[0]).named("bits"))),
+];
+
+fn labels() -> Vocabulary {
+    Vocabulary::labels(["a", "b", "c"]).unwrap()
+}
+
+/// A classifier of short texts, with dropout and every kind of metric, or their twins.
+fn classifier_with(twin: bool) -> Trainer {
     let net = Builder::new().seed(5);
     let words = net.feed("words", DType::I64, &[], 1);
     let label = net.feed("label", DType::I64, &[], 0);
     let h = words.embedding(Embedding::new(11, 6).sparse()).dropout(0.25).lstm(Lstm::new(5));
     let logits = h.sequence_pool(Pool::Last).linear(3);
     let losses = logits.cross_entropy(label);
-    let probabilities = logits.softmax();
-    let backwards = words.sequence_reverse();
-    let labels = Vocabulary::labels(["a", "b", "c"]).unwrap();
-    let tags = ["O", "B-A", "I-A", "B-B", "I-B", "B-C", "I-C", "B-D", "I-D", "B-E", "I-E"];
-    let tags = Vocabulary::labels(tags).unwrap();
-    Trainer::new(net, losses.mean(), &Adam::new(0.02).lazy())
-        .unwrap()
-        .metric(Accuracy::new(logits, label))
-        .metric(Accuracy::new(logits, label).ignoring(2).named("of two"))
-        .metric(F1::new(logits, label, 3, Average::Macro))
-        .metric(F1::new(logits, label, 3, Average::Micro).ignoring(0))
-        .metric(F1::new(logits, label, 3, Average::Class(1)))
-        .metric(Precision::new(logits, label, 3, Average::Macro))
-        .metric(Recall::new(logits, label, 3, Average::Class(1)).ignoring(0))
-        .metric(ConfusionMatrix::new(logits, label, &labels))
-        .metric(TopK::new(logits, label, 2))
-        .metric(RocAuc::new(logits, label, 2))
-        .metric(CalibrationError::new(logits, label).bins(7))
-        .metric(MeanError::absolute(probabilities, logits))
-        .metric(MeanError::squared(probabilities, logits))
-        .metric(MeanError::root_squared(probabilities, logits).named("root"))
-        .metric(ErrorRate::new(backwards, words))
-        .metric(ExactMatch::new(backwards, words))
-        .metric(Bleu::new(backwards, words))
-        .metric(ChunkF1::new(backwards, words, TagScheme::Iob2, &tags).unwrap())
+    let (probabilities, backwards) = (logits.softmax(), words.sequence_reverse());
+    let of = [vec![logits, label], vec![probabilities, logits], vec![backwards, words], vec![losses]];
+    let metrics: Vec<BuiltIn> =
+        METRICS.iter().map(|(vars, make)| BuiltIn { metric: make(&of[*vars]), twin }).collect();
+    let trainer = Trainer::new(net, losses.mean(), &Adam::new(0.02).lazy()).unwrap();
+    metrics
+        .into_iter()
+        .fold(trainer, Trainer::metric)
         .metric(rows(logits))
-        .metric(Loss::perplexity(losses))
-        .metric(Loss::bits_per_character(losses).named("bits"))
         .output("probabilities", probabilities)
-        .vocabulary("labels", labels)
+        .vocabulary("labels", labels())
         .note("of", "a test")
         .threads(1)
         .progress(Progress::Quiet)
+}
+
+fn classifier() -> Trainer {
+    classifier_with(false)
 }
 
 fn texts(part: std::ops::Range<i64>) -> Loader {
@@ -120,7 +196,7 @@ fn a_file_for_inference_predicts_and_scores_as_the_whole_one() {
     let whole_scores = trainer.evaluate(&dev).unwrap();
     let mut expected = bits(&whole_scores);
     expected.retain(|(name, _)| name != "rows");
-    assert_eq!(expected.len(), 21);
+    assert_eq!(expected.len(), 24);
     for predictor in [a.clone().threads(1), a.clone().threads(2), b] {
         // A file has only the name and the variables of the user's own metric.
         let scores = predictor.evaluate(&dev).unwrap();
@@ -224,6 +300,78 @@ fn a_metric_of_the_users_own_is_defined_again() {
     own_loss.metrics.remove(0);
     let expected = "metric: expected the definition of this metric, got only its name and variables";
     says(Predictor::new(own_loss, &ops::catalogue()).unwrap().evaluate(&texts(60..97)), &[expected]);
+}
+
+/// Trains in parts, with a resume within an epoch or on the ranks of a world; returns the scores of all epochs and the tables.
+fn trained_in_parts(twin: bool, world: Option<World>) -> (String, Trainer) {
+    let (train, dev) = (texts(0..60), texts(60..97));
+    let new = || world.clone().into_iter().fold(classifier_with(twin).parts(2), Trainer::distributed);
+    let mut trainer = new();
+    trainer.fit(&train, &dev, Until::Steps(5)).unwrap();
+    if world.is_none() {
+        let file = path(&format!("twin-{twin}"));
+        trainer.save(&file).unwrap();
+        trainer = new();
+        trainer.resume(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+    }
+    trainer.fit(&train, &dev, Until::Epochs(2)).unwrap();
+    (format!("{:?} {:?}", trainer.history(), trainer.tables(&dev).unwrap()), trainer)
+}
+
+/// A user's metric that computes what a built-in one computes has the same bits and the same line: in parts, on two ranks, after
+/// a resume within an epoch, in tables and in a predictor.
+#[test]
+fn twins_of_the_built_in_metrics_give_the_same_line() {
+    let on_ranks = |twin: bool| -> Vec<String> {
+        std::thread::scope(|scope| {
+            let run = |rank| scope.spawn(move || trained_in_parts(twin, Some(World::new(rank))).0);
+            let ranks: Vec<_> = threads(2).into_iter().map(run).collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        })
+    };
+    let [(expected, mut built_in), (twins, mut own)] = [false, true].map(|twin| trained_in_parts(twin, None));
+    assert_eq!(expected, twins);
+    for twin in [false, true] {
+        assert_eq!(on_ranks(twin), [expected.clone(), expected.clone()]);
+    }
+    let line = |trainer: &mut Trainer, twin: bool| {
+        let file = trainer.for_inference().unwrap();
+        let names: Vec<String> = file.metrics[1..].iter().map(|metric| metric.name.clone()).collect();
+        let units = Unit::of_metrics(&file, &ops::catalogue());
+        let mut predictor = Predictor::new(file, &ops::catalogue()).unwrap();
+        for (name, (_, make)) in names.iter().zip(METRICS).filter(|_| twin) {
+            let of = move |vars: &[Var]| BuiltIn { metric: make(vars), twin };
+            predictor = predictor.metric(name, of).unwrap();
+        }
+        (predictor.evaluate(&texts(60..97)).unwrap().to_string(), units)
+    };
+    assert_eq!(line(&mut built_in, false), line(&mut own, true));
+}
+
+/// The sums over each text add up to the sums over all texts, for values of each text and for a value of the whole batch.
+#[test]
+fn sums_of_each_text_are_the_sums_of_all() {
+    let (file, dev) = (trainer_file(), texts(60..97));
+    let predictor = Predictor::new(file, &ops::catalogue()).unwrap();
+    let var = |name| predictor.variable(name).unwrap();
+    let vars = [var("probabilities"), var("label")];
+    let (of_rows, of_words) = (Accuracy::new(vars[0], vars[1]), rows(var("words")));
+    let mut all = [vec![0.0; 2], vec![0.0]];
+    let mut count = 0;
+    let mut add = |sums: &[Vec<f64>]| {
+        count += 1;
+        assert_eq!(sums[0][1], 1.0);
+        all.iter_mut().flatten().zip(sums.iter().flatten()).for_each(|(all, sum)| *all += sum);
+    };
+    predictor.evaluate_each(&dev, &[&of_rows, &of_words], &mut add).unwrap();
+    assert_eq!((count, all[0][1]), (37, 37.0));
+    assert_eq!(Some(of_rows.value(&all[0])), predictor.evaluate(&dev).unwrap().get("accuracy"));
+    assert_eq!(all[1], [(60..97).map(|i| i % 9).sum::<i64>() as f64]);
+    let foreign = Builder::new();
+    let later = (0..99).map(|i| foreign.feed(&i.to_string(), DType::F32, &[], 1)).last().unwrap();
+    let error = predictor.evaluate_each(&dev, &[&rows(later)], &mut |_| ()).unwrap_err().to_string();
+    assert!(error.contains("metric `rows`: expected variables of the model"), "{error}");
 }
 
 #[test]

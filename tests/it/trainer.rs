@@ -259,9 +259,9 @@ impl Data for Made {
 }
 
 /// A metric of the user's own.
-struct OwnMetric<F>(&'static str, Var, Vec<f64>, F);
+struct OwnMetric<F>(&'static str, Var, usize, F);
 
-impl<F: FnMut(&mut Vec<f64>, &[Variable], usize) -> Result<()>> Metric for OwnMetric<F> {
+impl<F: Fn(&mut [f64], &[Variable], usize) -> Result<()>> Metric for OwnMetric<F> {
     fn name(&self) -> &str {
         self.0
     }
@@ -274,25 +274,25 @@ impl<F: FnMut(&mut Vec<f64>, &[Variable], usize) -> Result<()>> Metric for OwnMe
         Better::Higher
     }
 
-    fn update(&mut self, values: &[Variable], sequences: usize) -> Result<()> {
-        (self.3)(&mut self.2, values, sequences)
+    fn sums(&self) -> usize {
+        self.2
     }
 
-    fn value(&self) -> f64 {
-        self.2.first().copied().unwrap_or(0.0)
+    fn update(&self, sums: &mut [f64], values: &[Variable], sequences: usize) -> Result<()> {
+        (self.3)(sums, values, sequences)
     }
 
-    fn sums(&mut self) -> &mut [f64] {
-        &mut self.2
+    fn value(&self, sums: &[f64]) -> f64 {
+        sums[0]
     }
 }
 
-/// Makes a metric that reads one variable. `update` changes the sums by a batch; the first sum is the value.
+/// Makes a metric that reads one variable, with `sums` sums. `update` changes the sums by a batch; the first sum is the value.
 pub(crate) fn own_metric(
     name: &'static str,
     variable: Var,
-    sums: Vec<f64>,
-    update: impl FnMut(&mut Vec<f64>, &[Variable], usize) -> Result<()> + 'static,
+    sums: usize,
+    update: impl Fn(&mut [f64], &[Variable], usize) -> Result<()> + 'static,
 ) -> impl Metric {
     OwnMetric(name, variable, sums, update)
 }

@@ -111,9 +111,9 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
         head
     };
     let mut figures = head("score");
-    for name in show::distinct(scored.iter().flat_map(|of| &of.figures).map(|figure| figure.name)) {
+    for name in show::distinct(scored.iter().flat_map(|of| &of.figures).map(|figure| &figure.name)) {
         let mut row = vec![show::named(name).to_owned()];
-        row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == name) {
+        row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == *name) {
             Some(Figure { unit, value, interval, .. }) => {
                 let interval = interval.map(|_| format!(" ({})", show::interval(*unit, *interval)));
                 show::shown(*unit, *value) + &interval.unwrap_or_default()

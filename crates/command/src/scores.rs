@@ -78,7 +78,7 @@ pub(crate) fn say(scored: &Evaluation, console: Console) {
 pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
     let mut figures = Table::new("", &["score", "value", "95 % interval"]);
     for figure in &scored.figures {
-        let (unit, name) = (figure.unit, named(figure.name).to_owned());
+        let (unit, name) = (figure.unit, named(&figure.name).to_owned());
         figures.rows.push(vec![name, shown(unit, figure.value), interval(unit, figure.interval)]);
     }
     let counts: Vec<String> = scored.counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
@@ -158,7 +158,7 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| factor(figure.unit);
     let scaled = |figure: &Figure| Some(figure.interval?.map(|x| percent(figure) * x));
-    let intervals = scored.figures.iter().filter_map(|of| Some((of.name, of.interval?.to_vec())));
+    let intervals = scored.figures.iter().filter_map(|of| Some((&*of.name, of.interval?.to_vec())));
     let row = |row: &ScoreRow| {
         json!({
             "name": row.name, "precision": row.precision(), "recall": row.recall(), "f1": row.f1(),
@@ -176,15 +176,16 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
             "chrf": of.chrf,
         })
     };
-    let shares = scored.figures.iter().filter(|figure| figure.unit == Unit::Share).map(|figure| figure.name);
+    let shares =
+        scored.figures.iter().filter(|figure| figure.unit == Unit::Share).map(|figure| &*figure.name);
     let unseen =
         |of: &UnseenLabel| json!({"what": of.what, "name": of.name, "count": of.count, "first": of.places});
     json!({
         "dataset": dataset,
-        "metric": headline.map(|of| of.name),
+        "metric": headline.map(|of| &of.name),
         "value": headline.map(|of| percent(of) * of.value),
         "interval": headline.and_then(scaled),
-        "scores": scored.figures.iter().map(|figure| (figure.name, figure.value)).collect::<Value>(),
+        "scores": scored.figures.iter().map(|figure| (&*figure.name, figure.value)).collect::<Value>(),
         "shares": shares.collect::<Value>(),
         "intervals": intervals.collect::<Value>(),
         "counts": scored.counts.iter().copied().collect::<Value>(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use unpadded::metrics::{ChrF, Counts, Unit, ratio};
+use unpadded::metrics::{ChrF, Counts, Metric, Unit, ratio};
 
 use super::by_length::ByLength;
 use super::sample::{Bootstrap, FigureFn};
@@ -48,7 +48,7 @@ pub struct Evaluation {
     /// Whether a text has no label, which is a right answer if a text may have several labels.
     pub(super) bare: bool,
     /// The function that computes the headline figure from `columns` summed counts of all texts.
-    pub(super) of: Option<FigureFn>,
+    pub(super) of: Option<FigureFn<'static>>,
     pub(super) columns: usize,
 }
 
@@ -57,7 +57,7 @@ pub struct Evaluation {
 #[non_exhaustive]
 pub struct Figure {
     /// The name of the score, for example `macro F1`.
-    pub name: &'static str,
+    pub name: String,
     /// The value of the score; a share is a number from 0 to 1; NaN if the score is undefined.
     pub value: f64,
     /// The unit of the score; a share is shown in percent.
@@ -229,14 +229,20 @@ impl Evaluation {
             && rows.filter(|row| row.support > 0).all(|row| is_unseen(&row.name))
     }
 
-    pub(super) fn with(mut self, name: &'static str, unit: Unit, value: f64) -> Self {
-        self.figures.push(Figure { name, value, unit, interval: None });
+    pub(super) fn with(mut self, name: &str, unit: Unit, value: f64) -> Self {
+        self.figures.push(Figure { name: name.to_owned(), value, unit, interval: None });
         self
+    }
+
+    /// Adds the figure of a metric of the user's own, with its interval over the texts of `sample`.
+    pub(super) fn push_metric(&mut self, metric: &dyn Metric, sample: &Bootstrap) {
+        let (value, interval) = sample.of_metric(metric);
+        self.figures.push(Figure { name: metric.name().to_owned(), value, unit: metric.unit(), interval });
     }
 
     pub(super) fn with_loss(mut self, loss: Option<f64>) -> Self {
         let Some(value) = loss else { return self };
-        self.figures.insert(0, Figure { name: "loss", value, unit: Unit::Number, interval: None });
+        self.figures.insert(0, Figure { name: "loss".to_owned(), value, unit: Unit::Number, interval: None });
         if !self.unseen.is_empty() {
             let note = "loss: without texts that have a label or tag that training never saw";
             self.notes.push(note.to_owned());
@@ -279,11 +285,13 @@ impl ScoreSums {
     pub(super) fn end(self, columns: usize, figures: &[NamedFigure], unseen: Vec<UnseenLabel>) -> Evaluation {
         let Self { sample, lengths, loss: [sum, count] } = self;
         let total = sample.total(columns);
-        let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
+        let of: Vec<FigureFn<'static>> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| {
-            let value = of.value(&total);
-            Figure { name, value, unit, interval }
+        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
+            name: name.to_owned(),
+            value: of.value(&total),
+            unit,
+            interval,
         };
         let scored = Evaluation {
             headline: figures.first().map_or("", |(name, ..)| name),
@@ -406,7 +414,7 @@ impl Tally {
     }
 }
 
-pub(super) type NamedFigure = (&'static str, Unit, FigureFn);
+pub(super) type NamedFigure = (&'static str, Unit, FigureFn<'static>);
 
 /// With more labels, macro F1 gets no bootstrap interval, since the counts of every label would be resampled.
 pub(super) const MOST_LABELS: usize = 20;

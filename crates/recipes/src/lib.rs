@@ -81,6 +81,7 @@ use std::path::Path;
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
+use unpadded::metrics::Metric;
 use unpadded::op::MatrixUnit;
 use unpadded::predict::Predictor;
 use unpadded::train::Trainer;
@@ -299,6 +300,38 @@ pub fn test_data(config: &Config, model: &Model) -> Result<TestData> {
 pub fn scores(config: &Config, model: &Model) -> Result<Evaluation> {
     let path = config.data.test.as_deref().unwrap_or_default();
     model.scores(config, path, &mut |_| ()).at_caller()
+}
+
+/// Scores a model as [`scores`] does, and adds a figure with its 95 % interval for each metric of your own.
+///
+/// A metric reads variables of the model: outputs and feeds ([`Predictor::variable`](unpadded::predict::Predictor::variable)). Its
+/// sums are computed for each text by itself, and the texts are resampled as for every other figure (for `lm`, the windows of
+/// text). A metric with more than 200 sums has no interval. For `translate`, the texts are pairs of a source and a target.
+///
+/// ```no_run
+/// use unpadded::metrics::Accuracy; // or a metric of your own
+/// use unpadded_recipes::{Config, Model, Task, scores_with};
+/// let (mut config, model) = (Config::new(Task::Classify), Model::load("runs/reviews/best.ckpt")?);
+/// config.data.test = Some("test.tsv".to_owned());
+/// let var = |name| model.predictor().variable(name);
+/// let own = Accuracy::new(var("probabilities")?, var("label")?).named("my accuracy");
+/// let scored = scores_with(&config, &model, &[&own])?;
+/// println!("{:?}", scored.figures.last());
+/// # Ok::<(), unpadded::Error>(())
+/// ```
+///
+/// # Errors
+/// The errors of [`scores`] and of [`test_data`]; also if a metric does not fit the model.
+#[track_caller]
+pub fn scores_with(config: &Config, model: &Model, metrics: &[&dyn Metric]) -> Result<Evaluation> {
+    let mut scored = scores(config, model)?;
+    let mut samples = vec![sample::Bootstrap::default(); metrics.len()];
+    let mut add = |sums: &[Vec<f64>]| {
+        samples.iter_mut().zip(sums).for_each(|(sample, sums)| sample.add((0..).zip(sums.iter().copied())));
+    };
+    model.predictor().evaluate_each(&*test_data(config, model)?.data, metrics, &mut add).at_caller()?;
+    metrics.iter().zip(&samples).for_each(|(metric, sample)| scored.push_metric(*metric, sample));
+    Ok(scored)
 }
 
 /// Compares each later model with the first model on the texts of `data.test`. The comparison has the texts with different

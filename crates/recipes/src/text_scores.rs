@@ -1,7 +1,7 @@
 //! Scores of a model that writes texts: by n-grams, edits and exact matches.
 
 use unpadded::data::Tokenizer;
-use unpadded::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, restore, tokens_13a};
+use unpadded::metrics::{Bleu, ChrF, Metric, Unit, edit_distance, tokens_13a};
 
 use super::by_length::ByLength;
 use super::evaluation::{EachOutcome, Evaluation, Examples, NamedFigure, Outcome, ScoreSums};
@@ -45,13 +45,13 @@ impl TextScores {
     pub(super) fn add(&mut self, source: &str, references: &[&str], found: &str, each: EachOutcome<'_>) {
         self.several = [self.several[0].min(references.len()), self.several[1].max(references.len())];
         self.references += references.len();
-        let (mut bleu, mut chrf) = (Bleu::of_texts(), ChrF::default());
+        let (mut bleu, mut chrf) = ([0.0; Bleu::SUMS], ChrF::default());
         let words = |text: &'_ str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let tokens = |text: &str| if self.whitespace { words(text) } else { tokens_13a(text) };
         let of_references: Vec<Vec<String>> = references.iter().map(|text| tokens(text)).collect();
         self.longest = of_references.iter().map(Vec::len).fold(self.longest, usize::max);
         let of_references: Vec<&[String]> = of_references.iter().map(Vec::as_slice).collect();
-        bleu.tokens_of_several(&tokens(found), &of_references);
+        Bleu::add(&mut bleu, &tokens(found), &of_references);
         chrf.texts_of_several(found, references);
         let own = words(found);
         // The reference with the fewest edits is used; of several such references, the longest.
@@ -62,7 +62,7 @@ impl TextScores {
         let (edits, length) =
             edits.min_by_key(|&(edits, length)| (edits, usize::MAX - length)).unwrap_or((0, 0));
         let exact = references.iter().any(|reference| words(reference) == own);
-        let counts = (BLEU..).zip(bleu.sums().iter().copied());
+        let counts = (BLEU..).zip(bleu);
         let counts = counts.chain((CHRF..).zip(chrf.sums().iter().copied()));
         let counts = counts.chain([
             (EXACT, f64::from(u8::from(exact))),
@@ -125,9 +125,7 @@ impl TextScores {
 }
 
 fn bleu(x: &[f64]) -> f64 {
-    let mut bleu = Bleu::of_texts();
-    restore(&mut bleu, &x[BLEU..CHRF]);
-    bleu.value()
+    Bleu::of_texts().value(&x[BLEU..CHRF])
 }
 
 fn chrf(x: &[f64]) -> f64 {

@@ -1,43 +1,8 @@
-//! User-defined metrics whose number of sums changes; the sums of a loss metric.
+//! The sums of a user's metric that refuses a batch; the sums of a loss metric.
+
+use unpadded::metrics::RunningMetric;
 
 use super::*;
-
-/// A trainer with a metric that has `counts[n]` sums after the n-th update; each batch is one update.
-fn unsteady(counts: &'static [usize]) -> Trainer {
-    let net = Builder::new().seed(3);
-    let words = net.feed("words", DType::I64, &[], 1);
-    let label = net.feed("label", DType::I64, &[], 0);
-    let h = net.sequence_pool(net.embedding(words, Embedding::new(20, 6)), Pool::Sum);
-    let loss = net.mean(net.cross_entropy(net.linear(h, 2), label));
-    let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap().progress(Progress::Quiet);
-    let mut updates = 0;
-    trainer.metric(own_metric("unsteady", label, vec![0.0; counts[0]], move |sums, _, _| {
-        updates += 1;
-        let count = counts.get(updates).or(counts.last()).copied();
-        sums.resize(count.unwrap_or_default(), 5.0);
-        Ok(())
-    }))
-}
-
-/// The change is refused in a step of one batch, in a step of several batches, and in the evaluation of held-out data.
-#[test]
-fn a_changed_number_of_sums_is_an_error() {
-    for (counts, before, now) in
-        [(&[2, 2, 3][..], 2, 3), (&[2, 1], 2, 1), (&[0, 0, 4], 0, 4), (&[3, 3, 0], 3, 0)]
-    {
-        for batches in [1, 2] {
-            let mut trainer = unsteady(counts).accumulate(batches);
-            let error = trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap_err().to_string();
-            let said =
-                format!("sums of metric `unsteady`: expected {before}, as before the update, got {now}");
-            assert!(error.contains(&said), "{error}");
-            assert!(error.contains("metric_sums.rs"), "{error}");
-        }
-        let error = unsteady(counts).evaluate(&train()).unwrap_err().to_string();
-        assert!(error.contains("sums of metric `unsteady`"), "{error}");
-    }
-    fitted(unsteady(&[2]));
-}
 
 /// A user's metric called `loss` stays, whether `weight` comes before or after it.
 #[test]
@@ -67,16 +32,17 @@ fn a_scalar_loss_needs_its_builder() {
     let net = Builder::new();
     let rows = net.feed("rows", DType::F64, &[], 1);
     let loss = rows.mean() * 2.0;
-    let mut before = Loss::new(loss);
-    assert_eq!(Loss::perplexity(loss).value(), 0.0);
-    assert_eq!(before.variables().len(), 2);
+    let of = |metric| RunningMetric::new(metric).unwrap();
+    assert_eq!(of(Loss::perplexity(loss)).value(), 0.0);
+    assert_eq!(Loss::new(loss).variables().len(), 2);
+    let mut before = of(Loss::new(loss));
     net.finish().unwrap();
     let number = |x: f64| Variable::dense(ndarray::arr0(x));
     let rows = |rows: Vec<f64>| Variable::from_sequences(&[rows]).unwrap();
     before.update(&[number(3.0), rows(vec![1.0, 2.0])], 1).unwrap();
     before.update(&[number(9.0), rows(vec![4.5; 6])], 1).unwrap();
     assert_eq!(before.value(), 2.0 * 30.0 / 8.0);
-    let mut after = Loss::new(loss);
+    let mut after = of(Loss::new(loss));
     for value in [number(3.0), Variable::dense(ndarray::array![3.0])] {
         let error = after.update(&[value], 2).unwrap_err().to_string();
         for words in
@@ -94,14 +60,14 @@ fn a_scalar_loss_needs_its_builder() {
 fn several_numbers_of_a_batch_are_no_loss() {
     let net = Builder::new();
     let sums = net.feed("rows", DType::F64, &[3], 1).sum_rows();
-    let mut metric = Loss::new(sums);
+    let mut metric = RunningMetric::new(Loss::new(sums)).unwrap();
     let error = metric.update(&[Variable::dense(ndarray::array![1.0, 2.0, 3.0])], 1).unwrap_err().to_string();
     assert!(error.contains("loss: expected one number, or one per row, got f64[3]"), "{error}");
 }
 
 /// A metric that refuses the batch of this number, from 0 on.
 fn refusing(variable: Var, number: usize) -> impl Metric {
-    own_metric("refusing", variable, vec![0.0], move |sums, _, _| {
+    own_metric("refusing", variable, 1, move |sums, _, _| {
         if sums[0] as usize == number {
             return Err(Error::new("a metric", "another batch", "this one"));
         }
@@ -220,8 +186,4 @@ fn a_scalar_loss_needs_the_thread_of_its_builder() {
             assert!(error.contains(words), "{error}");
         }
     }
-}
-
-fn fitted(mut trainer: Trainer) {
-    trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
 }

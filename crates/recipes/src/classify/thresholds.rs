@@ -2,7 +2,7 @@
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Data;
-use unpadded::metrics::{LabelSetF1, LabelThreshold, Metric};
+use unpadded::metrics::{LabelSetF1, LabelThreshold, RunningMetric};
 use unpadded::predict::Predictor;
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Variable, ops};
 
@@ -109,8 +109,8 @@ pub(crate) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Che
     let predictor = Predictor::new(checkpoint.clone(), &ops::catalogue())?;
     let net = Builder::new();
     let [found, there] = ["found", "there"].map(|name| net.feed(name, DType::F32, &[width], 0));
-    let [mut one, mut each] = [LabelThreshold::One, LabelThreshold::PerLabel]
-        .map(|rule| LabelSetF1::of_probabilities(found, there, width, rule));
+    let metric = |rule| RunningMetric::new(LabelSetF1::of_probabilities(found, there, width, rule));
+    let (mut one, mut each) = (metric(LabelThreshold::One)?, metric(LabelThreshold::PerLabel)?);
     for batch in dev.batches(None, 0)? {
         let batch = batch?;
         let values = batch.values.iter().map(|(name, value)| (name.as_str(), value));

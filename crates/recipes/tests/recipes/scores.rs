@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use unpadded::metrics::Unit;
+use unpadded::metrics::{Accuracy, MeanError, Unit};
 use unpadded::train::{Progress, Until};
 use unpadded::{Result, ops};
 use unpadded_recipes::{
-    Aligner, Config, Evaluation, Model, Target, Task, compare, prepare, prepare_within, scores, test_data,
+    Aligner, Config, Evaluation, Model, Target, Task, compare, prepare, prepare_within, scores, scores_with,
+    test_data,
 };
 
 fn written(name: &str, text: &str) -> std::io::Result<String> {
@@ -230,6 +231,32 @@ fn a_unit_comes_from_the_metric() -> Result<()> {
         assert!(units.contains(&(prepared.metric.to_owned(), unit)), "{units:?}");
         assert!(units.contains(&("loss".to_owned(), Unit::Number)), "{units:?}");
     }
+    Ok(())
+}
+
+/// A metric that is given to `scores_with` has the same value and interval as the figure of the task: of few texts and of many,
+/// as a share of texts and as another figure.
+#[test]
+fn a_metric_of_ones_own_has_the_figure_of_the_task() -> Result<()> {
+    let mut config = small(Task::Classify, &written("own.tsv", &reviews(60).concat())?, 3);
+    let model = trained(&config)?;
+    let var = |name| model.predictor().variable(name);
+    let accuracy = Accuracy::new(var("probabilities")?, var("label")?).named("own accuracy");
+    let mean = MeanError::squared(var("probabilities")?, var("probabilities")?);
+    for (texts, add) in [(40, ""), (150, ""), (40, "it was dull\tgood\n")] {
+        config.data.test = Some(written("own-test.tsv", &(reviews(texts).concat() + add))?);
+        let (plain, scored) = (scores(&config, &model)?, scores_with(&config, &model, &[&accuracy, &mean])?);
+        let (of_task, own) = scored.figures.split_at(plain.figures.len());
+        assert_eq!(of_task, plain.figures);
+        let accuracy = of_task.iter().find(|figure| figure.name == "accuracy").unwrap();
+        assert_eq!(
+            (own[0].value, own[0].unit, own[0].interval),
+            (accuracy.value, accuracy.unit, accuracy.interval)
+        );
+        assert_eq!((own[1].value, own[1].interval), (0.0, Some([0.0; 2])));
+    }
+    let error = model.predictor().variable("labels").unwrap_err().to_string();
+    assert!(error.contains("expected a known name"), "{error}");
     Ok(())
 }
 
