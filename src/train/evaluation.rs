@@ -9,8 +9,8 @@ use super::trainer::Trainer;
 use crate::data::{Batch, Data};
 use crate::error::Result;
 use crate::metrics::Scores;
+use crate::on_data::{BatchState, DataBatch, Measure, each_batch, merged, scores, zeros_of};
 use crate::parallel::{self, Message, Reader, in_turn};
-use crate::predict::{BatchState, DataBatch, Measure, each_batch, scores};
 use crate::tensor::Variable;
 
 impl Trainer {
@@ -38,9 +38,11 @@ impl Trainer {
     pub fn tables(&mut self, data: &dyn Data) -> Result<Vec<(String, String)>> {
         let caller = Location::caller();
         let found = self.prepare(None).and_then(|()| self.check(data)).and_then(|()| {
-            self.pass_then(data, Stop::Never, |metrics| {
-                let table = |metric: &Measure| Some((metric.name().to_owned(), metric.table()?));
-                metrics.iter().filter_map(table).collect()
+            self.pass_then(data, Stop::Never, |metrics, sums| {
+                let table = |(metric, sums): (&Measure, &Vec<f64>)| {
+                    Some((metric.name().to_owned(), metric.table(sums)?))
+                };
+                metrics.iter().zip(sums).filter_map(table).collect()
             })
         });
         self.reported(found).map(Option::unwrap_or_default).map_err(|e| e.called(caller))
@@ -57,67 +59,68 @@ impl Trainer {
         &mut self,
         data: &dyn Data,
         stop: Stop,
-        ask: impl FnOnce(&[Measure]) -> T,
+        ask: impl FnOnce(&[Measure], &[Vec<f64>]) -> T,
     ) -> Result<Option<T>> {
-        let training = self.sums_of_metrics();
+        let mut sums = zeros_of(&self.settings.metrics)?;
         self.step.collected = 0;
         // If they were kept, the buffers of divided steps would use memory in addition to the buffers of the
         // evaluation.
         self.step.switch(false);
-        self.settings.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
         let found = self.settle().and_then(|()| {
             self.with_averages(|trainer| match trainer.parts_a_batch() {
-                1 => trainer.infer(data, stop),
-                _ => trainer.infer_in_parts(data, stop),
+                1 => trainer.infer(data, stop, &mut sums),
+                _ => trainer.infer_in_parts(data, stop, &mut sums),
             })
         });
-        let found = found.map(|whole| whole.then(|| ask(&self.settings.metrics)));
-        self.restore_metrics(&training);
-        found
+        found.map(|whole| whole.then(|| ask(&self.settings.metrics, &sums)))
     }
 
-    /// Adds all batches of `data` to the metrics; returns `false` if an interrupt ended the pass before the end of the data.
-    fn infer(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
+    /// Adds all batches of `data` to the sums of the metrics; returns `false` if an interrupt ended the pass before the end of the data.
+    fn infer(&mut self, data: &dyn Data, stop: Stop, sums: &mut [Vec<f64>]) -> Result<bool> {
         let (flag, mut carried) = (self.step.stop.clone(), BTreeMap::new());
         each_batch(data, self.batches_of(data, None, 0)?, stop.flag(&flag), |_, batch| {
-            self.infer_batch(data, batch, &mut carried)
+            self.infer_batch(data, batch, &mut carried, sums)
         })
     }
 
-    /// Adds a batch to the metrics, in pieces if the batch does not fit the memory limit.
+    /// Adds a batch to the sums of the metrics, in pieces if the batch does not fit the memory limit.
     fn infer_batch(
         &mut self,
         data: &dyn Data,
         batch: &Batch,
         carried: &mut BTreeMap<String, Variable>,
+        sums: &mut [Vec<f64>],
     ) -> Result<()> {
         if self.fits(batch)? {
             let compiled = self.step.compiled()?;
-            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.metrics);
-            return compiled.runner.infer(scope, DataBatch { data, batch }, BatchState { carried, metrics });
+            let (scope, metrics) = (&mut self.training.scope, &self.settings.metrics);
+            return compiled.runner.infer(
+                scope,
+                DataBatch { data, batch },
+                BatchState { carried, metrics, sums },
+            );
         }
         let whole = self.whole_in_evaluation()?;
         for piece in self.pieces(batch.clone(), &whole)? {
             self.fits(&piece.batch)?;
             let mut own = piece.take_states(self.runner()?, carried)?;
             let compiled = self.step.compiled()?;
-            let (scope, metrics) = (&mut self.training.scope, &mut self.settings.metrics);
+            let (scope, metrics) = (&mut self.training.scope, &self.settings.metrics);
             let of = DataBatch { data, batch: &piece.batch };
-            compiled.runner.infer(scope, of, BatchState { carried: &mut own, metrics })?;
+            compiled.runner.infer(scope, of, BatchState { carried: &mut own, metrics, sums })?;
             piece.put_states(own, carried)?;
         }
         Ok(())
     }
 
-    /// Adds the batches of a pass to the metrics. Each part has its own sums, and the sums of all parts are merged
+    /// Adds the batches of a pass to the sums of the metrics. Each part has its own sums, and the sums of all parts are merged
     /// along the tree of parts. Returns `false` if an interrupt ended the pass before the end of the data.
-    pub(super) fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop) -> Result<bool> {
+    fn infer_in_parts(&mut self, data: &dyn Data, stop: Stop, of_data: &mut Vec<Vec<f64>>) -> Result<bool> {
         let parts = self.parts_a_batch() as usize;
         let others = self.others().cloned();
         let own = others.as_ref().map_or(0..parts, |w| parallel::parts_of(w.rank(), w.size(), parts));
         let carries = self.training.program.carried_states().next().is_some();
-        let zero = self.sums_of_metrics();
-        let mut sums = vec![zero; parts];
+        let mut sums = vec![of_data.clone(); parts];
         let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];
         let alone = if others.is_some() { Stop::Never } else { stop };
         let flag = self.step.stop.clone();
@@ -136,9 +139,7 @@ impl Trainer {
                     self.runner()?.carry_none(&mut carried[part])?;
                     continue;
                 }
-                self.restore_metrics(&sums[part]);
-                self.infer_batch(data, share.as_ref().unwrap_or(batch), &mut carried[part])?;
-                sums[part] = self.sums_of_metrics();
+                self.infer_batch(data, share.as_ref().unwrap_or(batch), &mut carried[part], &mut sums[part])?;
             }
             Ok(())
         });
@@ -162,8 +163,8 @@ impl Trainer {
             }
         }
         let parts = sums.into_iter().map(Some).collect();
-        if let Some(sums) = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))? {
-            self.restore_metrics(&sums);
+        if let Some(sums) = parallel::sum_all(parts, &mut |sum, other| Ok(merged(sum, &other)))? {
+            *of_data = sums;
         }
         Ok(whole)
     }

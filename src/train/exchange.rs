@@ -10,7 +10,8 @@ use super::step::unprepared;
 use super::trainer::Trainer;
 use super::training::TrainingState;
 use crate::error::Result;
-use crate::executor::{Run, Totals};
+use crate::executor::Run;
+use crate::on_data::{Totals, merged, zeros_of};
 use crate::parallel::{self, End, Message, Reader, Share, World, whole_table};
 use crate::store::WeighedGradient;
 use crate::tensor::{Dense, SelectedRows, Variable};
@@ -173,12 +174,13 @@ impl Trainer {
     }
 
     /// Returns the result of a part without rows, which a message fills.
-    fn zero_result(&mut self, parts: usize) -> Result<PartResult> {
+    fn zero_result(&self, parts: usize) -> Result<PartResult> {
         let totals = self.loss_parts()?.zero();
         // With a single part per batch, the run of the part has already added to the metrics, so no sums are sent.
         let sent = if parts > 1 { usize::MAX } else { 0 };
-        let metrics = self.settings.metrics.iter_mut().take(sent);
-        Ok(PartResult { totals, metrics: metrics.map(|metric| vec![0.0; metric.sums().len()]).collect() })
+        let mut metrics = zeros_of(&self.settings.metrics)?;
+        metrics.truncate(sent);
+        Ok(PartResult { totals, metrics })
     }
 
     /// Adds the sums of the metrics of all parts to the metrics, in the order of the tree of parts.
@@ -186,12 +188,11 @@ impl Trainer {
         if results.len() == 1 {
             return Ok(());
         }
-        let before = self.sums_of_metrics();
         let of_part = |result: &Option<PartResult>| result.as_ref().map(|result| result.metrics.clone());
         let parts = results.iter().map(of_part).collect();
-        let step = parallel::sum_all(parts, &mut |sum, other| self.merge_metrics(sum, &other))?;
-        let merged = step.map_or(Ok(before.clone()), |step| self.merge_metrics(before, &step))?;
-        self.restore_metrics(&merged);
+        if let Some(step) = parallel::sum_all(parts, &mut |sum, other| Ok(merged(sum, &other)))? {
+            self.training.sums = merged(std::mem::take(&mut self.training.sums), &step);
+        }
         Ok(())
     }
 

@@ -51,7 +51,7 @@ use crate::data::{Batch, Batches, Data, until_stopped};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{Executor, MemoryUse, Run, Stage};
 use crate::metrics::Scores;
-use crate::predict::{DataBatch, scores};
+use crate::on_data::{DataBatch, make_sums, scores};
 use crate::tensor::Variable;
 use crate::wire::Target;
 use evaluation::Stop;
@@ -243,12 +243,12 @@ impl Trainer {
             if before == 0 && self.step.divided > 0 {
                 console.say(&self.first_division(&made));
             }
-            let position = &mut self.training.position;
+            let position = &mut self.training.state.position;
             position.batch += made.batches;
             position.step += 1;
             position.tokens = position.tokens.saturating_add(made.tokens);
             console.made(&made);
-            console.step(position, position.rate, || scores(&self.settings.metrics));
+            console.step(position, position.rate, || scores(&self.settings.metrics, &self.training.sums));
             let step = position.step;
             if self.settings.every.as_ref().is_some_and(|steps| step.is_multiple_of(**steps)) {
                 console.pause_clock();
@@ -276,7 +276,7 @@ impl Trainer {
             return Ok(Some(StopReason::Interrupted));
         };
         let better = self.decide(&found, dev)?;
-        let of_train = scores(&self.settings.metrics);
+        let of_train = scores(&self.settings.metrics, &self.training.sums);
         let rate = self.training.position.rate;
         console.epoch(&self.training.position, [&of_train, &found], rate, better);
         self.lower_rate(better)?.iter().for_each(|line| console.say(line));
@@ -289,7 +289,7 @@ impl Trainer {
         state.position.batch = 0;
         state.carried.clear();
         self.step.carried.clear();
-        self.settings.metrics.iter_mut().for_each(|m| m.sums().fill(0.0));
+        self.training.sums.iter_mut().for_each(|sums| sums.fill(0.0));
         self.save_checkpoint(file)?;
         let stops = match (&mut self.settings.on_epoch, self.training.state.history.last()) {
             (Some(on_epoch), Some(scores)) => on_epoch(scores).is_break(),
@@ -314,13 +314,12 @@ impl Trainer {
     /// parameters, the carried states and the metrics are unchanged.
     fn step(&mut self, data: &dyn Data, batch: Batch, rest: &mut Batches) -> Result<BatchCounts> {
         let before = self.training.carried.clone();
-        let sums = self.sums_of_metrics();
+        let sums = self.training.sums.clone();
         let of_parts = self.step.carried.clone();
         let made = self.run_step(data, batch, rest, &before);
         self.step.programs.iter_mut().for_each(|programs| programs.on_divided = false);
         if made.is_err() {
-            (self.training.carried, self.step.carried) = (before, of_parts);
-            self.restore_metrics(&sums);
+            (self.training.carried, self.step.carried, self.training.sums) = (before, of_parts, sums);
         }
         made
     }
@@ -459,6 +458,7 @@ impl Trainer {
             let main = self.compile(self.is_in_parts())?;
             self.step.programs = Some(Programs { main, divided: None, on_divided: false });
         }
+        make_sums(&self.settings.metrics, &mut self.training.sums)?;
         let bound =
             self.training.position.step > 0 && (self.training.resumed || self.training.position.batch > 0);
         if !bound {

@@ -15,11 +15,12 @@ use super::training::TrainingState;
 use crate::checkpoint::Checkpoint;
 use crate::data::{Batch, Batches, Data};
 use crate::error::{CallerSetting, Error, Result};
-use crate::executor::{BatchLoss, Run, Stage, Totals, Whole};
-use crate::metrics::restore;
+use crate::executor::{Run, Stage};
+use crate::on_data::BatchLoss;
+use crate::on_data::{BatchState, DataBatch};
+use crate::on_data::{Totals, Whole, zeros_of};
 use crate::operator::VarId;
 use crate::parallel::{self, by_tokens, in_turn, subtrees};
-use crate::predict::{BatchState, DataBatch};
 use crate::store::{WeighedGradient, add_row_numbers, merge};
 use crate::tensor::{FloatsMut, Variable};
 
@@ -348,9 +349,9 @@ impl Trainer {
         // An update is possible only after a run. If no part of this process has a sequence, its first part therefore
         // runs on a batch without sequences.
         if keys.iter().all(|(_, key)| key.is_none()) {
-            let metrics = trainer.sums_of_metrics();
+            let metrics = trainer.training.sums.clone();
             trainer.part(data, dealt.own.start, dealt, known, &mut sums)?;
-            trainer.restore_metrics(&metrics);
+            trainer.training.sums = metrics;
         }
         Ok(OwnSums { sums, keys })
     }
@@ -370,18 +371,16 @@ impl Trainer {
         let unchanged = dealt.is_single() && loss.is_none_or(BatchLoss::is_mean);
         let mut totals = loss.map_or_else(Totals::default, BatchLoss::zero);
         sums.make_room(&mut self.step.compiled()?.runner.executor)?;
-        // If each batch is a single part, the run of the part adds to the metrics directly. With several parts, the
-        // sums of the metrics are collected part by part and merged later.
+        // If each batch is a single part, the run of the part adds to the sums of the metrics directly. With several parts, the
+        // sums of each part are merged later.
         let several = self.parts_a_batch() > 1;
-        let before = if several { self.sums_of_metrics() } else { Vec::new() };
-        if several {
-            self.settings.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
-        }
+        let mut metrics = if several { Some(zeros_of(&self.settings.metrics)?) } else { None };
         let mut ran = Ok(());
         for (at, piece) in shares.iter().enumerate() {
             let run = RunOfPart { key: part, first: at == 0, last: at + 1 == shares.len() };
             ran = self.seeds(part, at, known).and_then(|seeds| {
-                let found = self.add_gradients(data, &run, piece, seeds, (&mut *sums, unchanged))?;
+                let found =
+                    self.add_gradients(data, &run, piece, seeds, (&mut *sums, unchanged), metrics.as_mut())?;
                 totals.add(&found);
                 Ok(())
             });
@@ -389,22 +388,10 @@ impl Trainer {
                 break;
             }
         }
-        let metrics = if several { self.sums_of_metrics() } else { Vec::new() };
         if several {
-            self.restore_metrics(&before);
             ran = ran.and_then(|()| sums.finish(part));
         }
-        ran.map(|()| PartResult { totals, metrics })
-    }
-
-    pub(super) fn sums_of_metrics(&mut self) -> Vec<Vec<f64>> {
-        self.settings.metrics.iter_mut().map(|metric| metric.sums().to_vec()).collect()
-    }
-
-    pub(super) fn restore_metrics(&mut self, sums: &[Vec<f64>]) {
-        for (metric, sums) in self.settings.metrics.iter_mut().zip(sums) {
-            restore(&mut *metric.what, sums);
-        }
+        ran.map(|()| PartResult { totals, metrics: metrics.unwrap_or_default() })
     }
 
     fn seeds(&self, part: usize, batch: usize, known: Option<&PartTotals>) -> Result<Vec<(VarId, Variable)>> {
@@ -417,15 +404,6 @@ impl Trainer {
             }
             None => parts.seeds(None, &parts.zero()),
         }
-    }
-
-    /// Merges the sums of the metrics over one set of batches with the sums over another set.
-    pub(super) fn merge_metrics(&mut self, sums: Vec<Vec<f64>>, other: &[Vec<f64>]) -> Result<Vec<Vec<f64>>> {
-        self.restore_metrics(&sums);
-        for (metric, other) in self.settings.metrics.iter_mut().zip(other) {
-            metric.merge(other).map_err(|e| e.called(metric.line))?;
-        }
-        Ok(self.sums_of_metrics())
     }
 
     pub(super) fn total(&self, results: &[Option<PartResult>]) -> Result<Totals> {
@@ -502,7 +480,7 @@ impl Trainer {
             runner.measure(
                 scope,
                 DataBatch { data, batch: &piece.batch },
-                BatchState { carried: &mut carried, metrics: &mut [] },
+                BatchState { carried: &mut carried, metrics: &[], sums: &mut [] },
                 |feeds| Run::train(feeds, step).until(Stage::Forward),
                 |executor| parts.read(executor).map(|totals| found.push(totals)),
                 |scope, run, error| diagnosed(&parts.body, registry, scope, run, error),
@@ -521,6 +499,7 @@ impl Trainer {
         piece: &Piece,
         seeds: Vec<(VarId, Variable)>,
         (sums, unchanged): (&mut PartSums, bool),
+        of_part: Option<&mut Vec<Vec<f64>>>,
     ) -> Result<Totals> {
         let (part, stage) = (run_of.key, self.stage()?);
         self.step.computed = self.step.computed.saturating_add(piece.batch.tokens as u64);
@@ -529,8 +508,8 @@ impl Trainer {
         }
         let mut all = std::mem::take(self.carried_of(part));
         let mut carried = piece.take_states(self.runner()?, &mut all)?;
-        let metrics = &mut self.settings.metrics;
-        let TrainingState { scope, state, registry, .. } = &mut self.training;
+        let metrics = &self.settings.metrics;
+        let TrainingState { scope, state, registry, sums: of_epoch, .. } = &mut self.training;
         let Checkpoint { program, position, .. } = state;
         let (compiled, step) = (self.step.compiled()?, position.step);
         let CompiledTraining { runner, parts, read, .. } = compiled;
@@ -541,7 +520,7 @@ impl Trainer {
         let ran = runner.measure(
             scope,
             DataBatch { data, batch: &piece.batch },
-            BatchState { carried: &mut carried, metrics },
+            BatchState { carried: &mut carried, metrics, sums: of_part.unwrap_or(of_epoch) },
             |feeds| Run::train(feeds, step).until(stage),
             |executor| {
                 let Some(parts) = &*parts else { return Ok(()) };

@@ -10,8 +10,8 @@ use crate::data::{Batch, Batches, Data};
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::executor::MemoryUse;
 use crate::memory::{excess_shown, limit_shown, shown};
+use crate::on_data::BatchRunner;
 use crate::operator::VarId;
-use crate::predict::BatchRunner;
 use crate::tensor::{StorageKind, Variable};
 
 /// The divisor of the reserve: 1/`RESERVE` of the memory limit is left for packed weights and scratch memory. Their

@@ -6,10 +6,11 @@ use super::step::{CompiledTraining, ReadRows};
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::executor::{BatchLoss, Executor, Profile, Threads};
+use crate::executor::{Executor, Profile, Threads};
 use crate::metrics::{Better, Metric};
+use crate::on_data::BatchLoss;
+use crate::on_data::BatchRunner;
 use crate::operator::{BlockId, Spec, VarId};
-use crate::predict::BatchRunner;
 use crate::program::transform::terms::whole_batch;
 use crate::program::{LossTerms, Var};
 

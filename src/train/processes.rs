@@ -374,7 +374,7 @@ impl Trainer {
         Ok(())
     }
 
-    pub(super) fn runner(&self) -> Result<&crate::predict::BatchRunner> {
+    pub(super) fn runner(&self) -> Result<&crate::on_data::BatchRunner> {
         Ok(&self.step.program()?.runner)
     }
 }

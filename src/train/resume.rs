@@ -5,11 +5,13 @@ use std::path::Path;
 use super::progress::shown;
 use super::rate::renew_rate;
 use super::trainer::Trainer;
+use super::training::TrainingState;
 use super::until::Until;
 use crate::checkpoint::{Checkpoint, MetricDesc, Purpose};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
-use crate::metrics::describe;
+use crate::metrics::{SHARE, describe};
+use crate::on_data::make_sums;
 use crate::optimizer;
 use crate::printable::Printable;
 use crate::wire::Target;
@@ -49,9 +51,9 @@ impl Trainer {
     /// Adds the sums of the metrics to the state, as a checkpoint file needs them; calls `act`, then removes the sums.
     pub(super) fn with_sums<T>(&mut self, act: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.restore_sums()?;
-        for metric in &mut self.settings.metrics {
-            let name = metric.name().to_owned();
-            self.training.position.keep_sums(&name, metric.sums());
+        let TrainingState { state, sums, .. } = &mut self.training;
+        for (metric, sums) in self.settings.metrics.iter().zip(sums) {
+            state.position.keep_sums(metric.name(), sums);
         }
         self.training.metrics = self.described();
         let outcome = act(self);
@@ -200,7 +202,7 @@ impl Trainer {
         // replaces the descriptions.
         self.training.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
         self.training.program.unit = unit;
-        self.settings.metrics.iter_mut().for_each(|metric| metric.sums().fill(0.0));
+        self.training.sums.iter_mut().for_each(|sums| sums.fill(0.0));
         self.step.carried.clear();
         // The training in the checkpoint may have another number of parts, so the program must be compiled again.
         self.step.programs = None;
@@ -211,9 +213,11 @@ impl Trainer {
     /// Restores the sums of the metrics over the finished batches of the epoch. Returns an error if the checkpoint has a
     /// different metric of the same name, because the sums would mix two metrics.
     pub(super) fn restore_sums(&mut self) -> Result<()> {
-        for metric in &mut self.settings.metrics {
-            let Some(sums) = self.training.position.sums_of(metric.name()) else { continue };
-            let (ours, theirs) = (describe(&*metric.what, &self.training.program), &self.training.metrics);
+        make_sums(&self.settings.metrics, &mut self.training.sums)?;
+        let TrainingState { state, sums, .. } = &mut self.training;
+        for (metric, own) in self.settings.metrics.iter().zip(sums) {
+            let Some(sums) = state.position.sums_of(metric.name()) else { continue };
+            let (ours, theirs) = (describe(&*metric.what, &state.program), &state.metrics);
             let theirs = theirs.iter().find(|known| known.name == metric.name());
             if let Some((expected, got)) = theirs.and_then(|theirs| other_metric(theirs, &ours)) {
                 let what = format!(
@@ -222,12 +226,11 @@ impl Trainer {
                 );
                 return Err(Error::new(what, expected, got).called(metric.line));
             }
-            if metric.sums().len() as u64 != sums.count {
-                let (what, expected) =
-                    (format!("metric `{}`", metric.name()), format!("{} sums", metric.sums().len()));
+            if own.len() as u64 != sums.count {
+                let (what, expected) = (format!("metric `{}`", metric.name()), format!("{} sums", own.len()));
                 return Err(Error::new(what, expected, sums.count.to_string()));
             }
-            sums.fill(metric.sums());
+            sums.fill(own);
         }
         self.training.position.clear_sums();
         Ok(())
@@ -288,6 +291,8 @@ pub(super) fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(St
     let variables = |of: &MetricDesc| format!("variables `{}`", of.variables.join("`, `"));
     let shown: [&dyn Fn(&MetricDesc) -> String; 2] = [&kind, &variables];
     let told = [theirs, ours].into_iter().flat_map(|of| of.attributes.iter().map(|(name, _)| name));
+    // Older files do not have the unit of a user's own metric.
+    let told = told.filter(|name| *name != SHARE);
     let attribute = |name: &str| {
         let of = |of: &MetricDesc| match of.attributes.get(name) {
             Some(value) => format!("`{name}` {value}"),

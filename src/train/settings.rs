@@ -7,8 +7,8 @@ use super::plateau::Plateau;
 use super::progress::Progress;
 use crate::checkpoint::{EpochScores, Position};
 use crate::error::{CallerSetting, Error};
+use crate::on_data::Measure;
 use crate::operator::Precision;
-use crate::predict::Measure;
 use crate::program::Var;
 
 /// The settings of a training: they do not change while it runs, and a checkpoint does not have them.

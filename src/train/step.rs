@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{BatchLoss, Executor, MemoryUse, Run, Scope, diagnose};
+use crate::executor::{Executor, MemoryUse, Run, Scope, diagnose};
 use crate::metrics::Better;
+use crate::on_data::BatchLoss;
+use crate::on_data::BatchRunner;
 use crate::operator::{Registry, VarId};
 use crate::parallel::World;
-use crate::predict::BatchRunner;
 use crate::program::{Program, Var};
 use crate::tensor::Variable;
 

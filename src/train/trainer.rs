@@ -14,11 +14,11 @@ use super::training::TrainingState;
 use super::until::Steps;
 use crate::checkpoint::{Checkpoint, EpochScores, Position};
 use crate::data::Vocabulary;
-use crate::error::{CallerSetting, Error, Result};
+use crate::error::{AtCaller, CallerSetting, Error, Result};
 use crate::executor::Scope;
 use crate::metrics::{Loss, Metric};
+use crate::on_data::{Measure, named};
 use crate::optimizer::Optimizer;
-use crate::predict::Measure;
 use crate::program::transform::blocked::blocked;
 use crate::program::{Builder, Program, Var};
 use crate::tensor::Storage;
@@ -115,6 +115,7 @@ impl Trainer {
             held: None,
             saved: None,
             resumed: false,
+            sums: Vec::new(),
             net,
         };
         Ok(Self {
@@ -147,6 +148,7 @@ impl Trainer {
             Some(loss) if loss.name() == metric.name() => {
                 (*loss, self.settings.objective.own_loss, self.settings.objective.unseen) =
                     (metric, false, None);
+                self.training.sums.first_mut().into_iter().for_each(Vec::clear);
             }
             _ => self.settings.metrics.push(metric),
         }
@@ -180,6 +182,7 @@ impl Trainer {
             (Some(CallerSetting::new(weight)), None, None);
         if let (Some(loss), true) = (self.settings.metrics.first_mut(), self.settings.objective.own_loss) {
             loss.what = Box::new(Loss::new(self.training.loss).weighted(weight));
+            self.training.sums.first_mut().into_iter().for_each(Vec::clear);
         }
         self
     }
@@ -203,6 +206,16 @@ impl Trainer {
         self.training.state.outputs.insert(name.to_owned(), self.training.net.name_of(var));
         self.settings.outputs.push(CallerSetting::new((name.to_owned(), var)));
         self
+    }
+
+    /// Returns the variable of an output or of a feed, for a metric of your own on a model that other code has made.
+    ///
+    /// # Errors
+    /// If the model has no output or feed of this name.
+    #[track_caller]
+    pub fn variable(&self, name: &str) -> Result<Var> {
+        let outputs = self.settings.outputs.iter().map(|output| (&*output.0, output.1.id()));
+        named(name, &self.training.program, outputs).map(|id| self.training.net.var(id)).at_caller()
     }
 
     /// Adds a vocabulary to the checkpoint, under the given name.

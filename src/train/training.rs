@@ -15,6 +15,8 @@ pub(super) struct TrainingState {
     /// The checkpoint of this training, without the tensors, which are in `scope`.
     pub(super) state: Checkpoint,
     pub(super) scope: Scope,
+    /// The sums of each metric over the epoch so far; shorter than the metric needs, or absent, before the trainer is prepared.
+    pub(super) sums: Vec<Vec<f64>>,
     /// The number of variables of the program before the backward operators were appended.
     pub(super) forward: usize,
     pub(super) loss: Var,

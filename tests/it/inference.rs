@@ -316,7 +316,8 @@ fn trained_in_parts(twin: bool, world: Option<World>) -> (String, Trainer) {
         std::fs::remove_file(&file).unwrap();
     }
     trainer.fit(&train, &dev, Until::Epochs(2)).unwrap();
-    (format!("{:?} {:?}", trainer.history(), trainer.tables(&dev).unwrap()), trainer)
+    let tables = trainer.tables(&dev).unwrap();
+    (format!("{:?} {tables:?}", trainer.history()), trainer)
 }
 
 /// A user's metric that computes what a built-in one computes has the same bits and the same line: in parts, on two ranks, after

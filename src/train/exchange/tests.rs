@@ -1,22 +1,23 @@
 //! What a step of several ranks sends and copies, in exchanges, bytes and numbers.
 
 use crate::data::{Batching, Loader, Samples};
+use crate::layers::Embedding;
 use crate::optimizer::Sgd;
 use crate::parallel::{ThreadRank, Traffic, World, threads};
 use crate::tensor::floats::copied;
 use crate::train::{Progress, Trainer, Until};
 use crate::{Builder, DType};
 
-/// The width of the only product; the dense gradients have `WIDTH`² + `WIDTH` numbers.
+/// The width of the product; the gradients, all dense, have 9 `WIDTH` + `WIDTH`² + `WIDTH` numbers.
 const WIDTH: usize = 40;
 const STEPS: u64 = 5;
 
 /// Returns the traffic and the copied numbers of the last `STEPS` steps of a rank.
 fn steps_of(rank: ThreadRank, parts: u64) -> (Traffic, u64) {
     let net = Builder::new().seed(3);
-    let x = net.feed("x", DType::F32, &[WIDTH], 0);
-    let loss = x.linear(WIDTH).square().mean();
-    let sample = |i: usize| vec![vec![0.01 * i as f32; WIDTH].into()];
+    let x = net.feed("x", DType::I64, &[], 0);
+    let loss = x.embedding(Embedding::new(9, WIDTH)).linear(WIDTH).square().mean();
+    let sample = |i: i64| vec![(i % 9).into()];
     let data = Loader::new((0..80).map(sample).collect::<Samples>(), &["x"]).unwrap();
     let data = data.batching(Batching::Sequences(8));
     let world = World::new(rank);
@@ -45,7 +46,7 @@ fn a_step_sends_the_bytes_of_its_bound_in_two_exchanges() {
             let ranks = threads(size).into_iter().map(|rank| scope.spawn(move || steps_of(rank, parts)));
             ranks.collect::<Vec<_>>().into_iter().map(|rank| rank.join().unwrap()).collect()
         });
-        let numbers = (WIDTH * WIDTH + WIDTH) as u64;
+        let numbers = (WIDTH * WIDTH + 10 * WIDTH) as u64;
         let more = STEPS - 1;
         for (rank, (traffic, copies)) in measured.iter().enumerate() {
             assert_eq!(traffic.exchanges, 2 * more, "{size} ranks: exchanges of rank {rank}");
