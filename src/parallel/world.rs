@@ -91,7 +91,7 @@ impl World {
         let status = read("/proc/self/status");
         let cores = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap_or_default();
         let here = format!("{}{cores}", read("/proc/sys/kernel/hostname")).into_bytes();
-        let all = self.gather("start", here)?;
+        let all = self.gather("start", here.clone())?;
         self.0.borrow_mut().sharers = all.iter().filter(|cores| **cores == here).count().max(1);
         Ok(self)
     }
