@@ -78,3 +78,34 @@ fn the_files_and_folders_that_contributing_names_are_there() {
     let missing: Vec<&&str> = named.iter().filter(|path| !root.join(path).exists()).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
+
+/// The chain of calls of a training step in ARCHITECTURE: each function is in its file, and its body calls the next one.
+#[test]
+fn the_chain_of_a_step_is_the_chain_of_calls() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = include_str!("../../ARCHITECTURE.md");
+    let section = text.split("## From `Trainer::fit` to an operator").nth(1).unwrap();
+    let rows: Vec<&str> = section.lines().skip_while(|line| !line.starts_with("| 1")).collect();
+    let rows: Vec<&str> = rows.into_iter().take_while(|line| line.starts_with("| ")).collect();
+    assert!((4..=7).contains(&rows.len()), "{} rooms", rows.len());
+    let (mut file, mut chain) = ("", Vec::new());
+    for row in rows {
+        for name in row.split('|').nth(4).unwrap().split('`').skip(1).step_by(2) {
+            match name.strip_suffix(".rs") {
+                Some(_) => file = name,
+                None => chain.push((file, name)),
+            }
+        }
+    }
+    assert!(chain.len() > 15, "{chain:?}");
+    for pair in chain.windows(2) {
+        let ((file, name), (_, next)) = (pair[0], pair[1]);
+        let source = std::fs::read_to_string(root.join("src").join(file)).unwrap();
+        let bodies = source.split(&format!("fn {name}")).skip(1).filter(|rest| rest.starts_with(['(', '<']));
+        let bodies: Vec<&str> = bodies.map(|rest| rest.split("\n    }\n").next().unwrap()).collect();
+        assert!(!bodies.is_empty(), "{file} has no function `{name}`");
+        let calls =
+            |body: &&str| [".", " ", "::", "("].iter().any(|at| body.contains(&format!("{at}{next}(")));
+        assert!(bodies.iter().any(calls), "`{name}` in {file} does not call `{next}`");
+    }
+}
