@@ -72,10 +72,10 @@ pub use crate::operator::context::Scratch;
 pub use crate::operator::levels::LevelTable;
 pub use crate::operator::sample::{numbers, sparse_numbers};
 pub use crate::operator::{
-    Arity, Attributes, Backward, CSR, CallMemory, CallSizes, CheckCase, Cost, CsrBuffer, DENSE, DENSE_OR_CSR,
-    DENSE_OR_ROWS, Debt, Declaration, DeclaredOp, Extent, Facts, Forward, Fusion, Gradient, Hints,
-    InferShape, Kernel, Levels, Literal, LiteralRef, LodEffect, MatrixUnit, Merge, NewLevels, Op, Operand,
-    Operators, Pass, Pieces, Prepare, ROWS, Reach, ReadSlots, RowBuffer, RowKey, RowTable, RowValue,
+    Arity, Attributes, Backward, CSR, CallInputs, CallMemory, CallSizes, CheckCase, Cost, CsrBuffer, DENSE,
+    DENSE_OR_CSR, DENSE_OR_ROWS, Debt, Declaration, DeclaredOp, Extent, Facts, Forward, Fusion, Gradient,
+    Hints, InferShape, Kernel, Levels, Literal, LiteralRef, LodEffect, MatrixUnit, Merge, NewLevels, Op,
+    Operand, Operators, Pass, Pieces, Prepare, ROWS, Reach, ReadSlots, RowBuffer, RowKey, RowTable, RowValue,
     RunFacts, Sequences, Shape, Signature, Size, Slot, Spec, StorageBound, TableRows, Total, Work,
 };
 

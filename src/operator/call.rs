@@ -371,12 +371,8 @@ impl Direct {
         }
         let mut scratch = Scratch::default();
         let operands = lender.finish();
-        let outcome = self.op.forward(&mut Forward {
-            call: self.call(&wiring),
-            operands,
-            pool: &mut pool,
-            scratch: &mut scratch,
-        });
+        let outcome =
+            self.op.forward(&mut Forward::new(self.call(&wiring), operands, &mut pool, &mut scratch));
         wiring.missing.checked(signature, outcome).map_err(|e| e.of_sample(|row| self.sample(row)))?;
         let mut values = values.into_iter();
         let mut out = Vec::new();
@@ -557,12 +553,8 @@ impl Direct {
         }
         let mut scratch = Scratch::default();
         let operands = lender.finish();
-        let outcome = self.op.backward(&mut Backward {
-            call: self.call(&wiring),
-            operands,
-            pool: &mut pool,
-            scratch: &mut scratch,
-        });
+        let outcome =
+            self.op.backward(&mut Backward::new(self.call(&wiring), operands, &mut pool, &mut scratch));
         wiring.missing.checked(self.op.signature(), outcome)?;
         let mut out = Vec::new();
         for (slot, row) in values.into_iter().enumerate() {

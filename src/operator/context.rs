@@ -196,164 +196,165 @@ impl<'a> Sequences<'a> {
     }
 }
 
-macro_rules! shared_methods {
-    ($context:ident, $absent:literal) => {
-        impl<'a> $context<'a> {
-            /// Returns the view of the variable in input slot `slot`.
-            ///
-            /// # Errors
-            /// Fails if the variable does not hold `T`, is not bound, or is not among the values that the operator declares to
-            /// read.
-            #[track_caller]
-            pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
-                self.input_at(slot, 0)
-            }
-
-            /// Returns the view of variable `k` of input slot `slot`.
-            ///
-            /// # Errors
-            /// Fails under the conditions of [`Self::input`].
-            #[track_caller]
-            pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
-                let Call { wiring, inputs, signature, .. } = &self.call;
-                self.read(wiring.position(&wiring.inputs, slot, k), signature.inputs, inputs, (slot, k))
-                    .at_caller()
-            }
-
-            /// Returns the view of the variable in an optional input slot. Returns `None` if no variable is bound, or
-            /// if the operator does not declare to read the slot.
-            ///
-            /// # Errors
-            /// Fails if the variable in the slot does not hold `T`.
-            #[track_caller]
-            pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
-                match self.call.wiring.position(&self.call.wiring.inputs, slot, 0) {
-                    OperandPosition::Absent => Ok(None),
-                    _ => self.input(slot).map(Some).at_caller(),
-                }
-            }
-
-            /// Returns the number of variables in input slot `slot`.
-            pub fn count(&self, slot: usize) -> usize {
-                self.call.wiring.missing.slot(self.call.inputs, slot).len()
-            }
-
-            /// Returns the spec of the variable in input slot `slot`.
-            pub fn input_spec(&self, slot: usize) -> &'a Spec {
-                self.input_spec_at(slot, 0)
-            }
-
-            /// Returns the spec of variable `k` of input slot `slot`.
-            pub fn input_spec_at(&self, slot: usize, k: usize) -> &'a Spec {
-                self.call.wiring.missing.spec(self.call.inputs, slot, k)
-            }
-
-            /// Returns the spec of the variable in output slot `slot`.
-            pub fn output_spec(&self, slot: usize) -> &'a Spec {
-                self.call.wiring.missing.spec(self.call.outputs, slot, 0)
-            }
-
-            /// Returns the dtype of the variable in input slot `slot`.
-            pub fn dtype(&self, slot: usize) -> DType {
-                self.input_spec(slot).dtype
-            }
-
-            /// Returns the LoD of input slot `slot` for the whole batch, even if the call covers only some sequences; `None` if
-            /// the variable has no LoD.
-            pub fn lod(&self, slot: usize) -> Option<&'a Arc<Lod>> {
-                self.lod_at(slot, 0)
-            }
-
-            /// Returns the LoD of variable `k` of input slot `slot` for the whole batch; `None` if the variable has no LoD.
-            pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
-                self.call.levels.lod(&self.call.wiring.missing.slot(self.call.inputs, slot).get(k)?.lod)
-            }
-
-            /// Returns the sequences that this call covers, at the last LoD level of input slot `slot`.
-            ///
-            /// # Errors
-            /// Fails if the variable has no LoD.
-            #[track_caller]
-            pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
-                self.sequences_at(slot, 0)
-            }
-
-            /// Returns the sequences that this call covers, at the last LoD level of variable `k` of input slot `slot`.
-            ///
-            /// # Errors
-            /// Fails if the variable has no LoD.
-            #[track_caller]
-            pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
-                let Some(lod) = self.lod_at(slot, k) else {
-                    let what = format!("input `{}`", name_of(self.call.signature.inputs, slot));
-                    return Err(Error::new(what, "a LoD", "none"));
-                };
-                let offsets = lod.offsets();
-                Ok(Sequences::new(match &self.call.sequences {
-                    Some(range) => &offsets[range.start..=range.end],
-                    None => offsets,
-                }))
-            }
-
-            /// Returns the facts of the run, such as the mode and the seed.
-            pub fn run(&self) -> RunFacts {
-                self.call.run
-            }
-
-            /// Returns the value that [`Op::prepare`](crate::operator::Op::prepare) stored. Returns `None` if there is no such
-            /// value, for example because the inputs are not constant.
-            pub fn prepared<S: 'static>(&self) -> Option<&'a S> {
-                self.call.prepared?.get()
-            }
-
-            /// Fills `out` with random numbers in [0, 1) for row `row`, one number per column. The random numbers depend on
-            /// the seed, the step, the operator, the column, the index of the row's top-level sequence in the data set, and
-            /// the row's position in this sequence. The random numbers do not depend on the batch, the threads or earlier
-            /// calls.
-            pub fn uniform(&self, row: usize, out: &mut [f32]) {
-                let RowKey { sequence, position } = self.call.keys.get(row);
-                let RunFacts { seed, step, .. } = self.call.run;
-                fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
-            }
-
-            /// Fills `out` as [`Self::uniform`] does, but with 53 random bits per number instead of 24.
-            pub fn uniform_53(&self, row: usize, out: &mut [f64]) {
-                let RowKey { sequence, position } = self.call.keys.get(row);
-                let RunFacts { seed, step, .. } = self.call.run;
-                fill_uniform_53(
-                    RowStream { seed, step, operator: self.call.stream, sequence, position },
-                    out,
-                );
-            }
-
-            /// Fills `out` as [`Self::uniform`] does, but with the same numbers for all rows of a top-level sequence.
-            pub fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
-                let sequence = self.call.keys.get(row).sequence;
-                let RunFacts { seed, step, .. } = self.call.run;
-                let operator = self.call.stream;
-                fill_uniform(RowStream { seed, step, operator, sequence, position: 0 }, out);
-            }
-
-            fn read<T: Plain>(
-                &self,
-                place: OperandPosition,
-                slots: &'static [Slot],
-                specs: &[Vec<Spec>],
-                (slot, k): (usize, usize),
-            ) -> Result<View<'a, T>> {
-                let view = match place {
-                    OperandPosition::Dense(i) => self.operands.read(i),
-                    _ => None,
-                };
-                view.ok_or_else(|| match place {
-                    OperandPosition::Absent => another::<T>(name_of(slots, slot), $absent),
-                    _ => another::<T>(name_of(slots, slot), &held(specs, slot, k)),
-                })
-            }
-        }
-    };
+/// The inputs and the facts of a call, which the contexts [`Forward`], [`Backward`] and [`NewLevels`] share: each of them
+/// dereferences to this type.
+pub struct CallInputs<'a> {
+    pub(crate) call: Call<'a>,
+    operands: Operands<'a>,
+    pool: &'a mut [PooledStorage],
+    /// Why a slot may have no view, for messages.
+    absent: &'static str,
 }
 
+impl<'a> CallInputs<'a> {
+    /// Returns the view of the variable in input slot `slot`.
+    ///
+    /// # Errors
+    /// Fails if the variable does not hold `T`, is not bound, or is not among the values that the operator declares to
+    /// read.
+    #[track_caller]
+    pub fn input<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
+        self.input_at(slot, 0)
+    }
+
+    /// Returns the view of variable `k` of input slot `slot`.
+    ///
+    /// # Errors
+    /// Fails under the conditions of [`Self::input`].
+    #[track_caller]
+    pub fn input_at<T: Plain>(&self, slot: usize, k: usize) -> Result<View<'a, T>> {
+        let Call { wiring, inputs, signature, .. } = &self.call;
+        self.read(wiring.position(&wiring.inputs, slot, k), signature.inputs, inputs, (slot, k)).at_caller()
+    }
+
+    /// Returns the view of the variable in an optional input slot. Returns `None` if no variable is bound, or
+    /// if the operator does not declare to read the slot.
+    ///
+    /// # Errors
+    /// Fails if the variable in the slot does not hold `T`.
+    #[track_caller]
+    pub fn optional<T: Plain>(&self, slot: usize) -> Result<Option<View<'a, T>>> {
+        match self.call.wiring.position(&self.call.wiring.inputs, slot, 0) {
+            OperandPosition::Absent => Ok(None),
+            _ => self.input(slot).map(Some).at_caller(),
+        }
+    }
+
+    /// Returns the number of variables in input slot `slot`.
+    pub fn count(&self, slot: usize) -> usize {
+        self.call.wiring.missing.slot(self.call.inputs, slot).len()
+    }
+
+    /// Returns the spec of the variable in input slot `slot`.
+    pub fn input_spec(&self, slot: usize) -> &'a Spec {
+        self.input_spec_at(slot, 0)
+    }
+
+    /// Returns the spec of variable `k` of input slot `slot`.
+    pub fn input_spec_at(&self, slot: usize, k: usize) -> &'a Spec {
+        self.call.wiring.missing.spec(self.call.inputs, slot, k)
+    }
+
+    /// Returns the spec of the variable in output slot `slot`.
+    pub fn output_spec(&self, slot: usize) -> &'a Spec {
+        self.call.wiring.missing.spec(self.call.outputs, slot, 0)
+    }
+
+    /// Returns the dtype of the variable in input slot `slot`.
+    pub fn dtype(&self, slot: usize) -> DType {
+        self.input_spec(slot).dtype
+    }
+
+    /// Returns the LoD of input slot `slot` for the whole batch, even if the call covers only some sequences; `None` if
+    /// the variable has no LoD.
+    pub fn lod(&self, slot: usize) -> Option<&'a Arc<Lod>> {
+        self.lod_at(slot, 0)
+    }
+
+    /// Returns the LoD of variable `k` of input slot `slot` for the whole batch; `None` if the variable has no LoD.
+    pub fn lod_at(&self, slot: usize, k: usize) -> Option<&'a Arc<Lod>> {
+        self.call.levels.lod(&self.call.wiring.missing.slot(self.call.inputs, slot).get(k)?.lod)
+    }
+
+    /// Returns the sequences that this call covers, at the last LoD level of input slot `slot`.
+    ///
+    /// # Errors
+    /// Fails if the variable has no LoD.
+    #[track_caller]
+    pub fn sequences(&self, slot: usize) -> Result<Sequences<'a>> {
+        self.sequences_at(slot, 0)
+    }
+
+    /// Returns the sequences that this call covers, at the last LoD level of variable `k` of input slot `slot`.
+    ///
+    /// # Errors
+    /// Fails if the variable has no LoD.
+    #[track_caller]
+    pub(crate) fn sequences_at(&self, slot: usize, k: usize) -> Result<Sequences<'a>> {
+        let Some(lod) = self.lod_at(slot, k) else {
+            let what = format!("input `{}`", name_of(self.call.signature.inputs, slot));
+            return Err(Error::new(what, "a LoD", "none"));
+        };
+        let offsets = lod.offsets();
+        Ok(Sequences::new(match &self.call.sequences {
+            Some(range) => &offsets[range.start..=range.end],
+            None => offsets,
+        }))
+    }
+
+    /// Returns the facts of the run, such as the mode and the seed.
+    pub fn run(&self) -> RunFacts {
+        self.call.run
+    }
+
+    /// Returns the value that [`Op::prepare`](crate::operator::Op::prepare) stored. Returns `None` if there is no such
+    /// value, for example because the inputs are not constant.
+    pub fn prepared<S: 'static>(&self) -> Option<&'a S> {
+        self.call.prepared?.get()
+    }
+
+    /// Fills `out` with random numbers in [0, 1) for row `row`, one number per column. The random numbers depend on
+    /// the seed, the step, the operator, the column, the index of the row's top-level sequence in the data set, and
+    /// the row's position in this sequence. The random numbers do not depend on the batch, the threads or earlier
+    /// calls.
+    pub fn uniform(&self, row: usize, out: &mut [f32]) {
+        let RowKey { sequence, position } = self.call.keys.get(row);
+        let RunFacts { seed, step, .. } = self.call.run;
+        fill_uniform(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
+    }
+
+    /// Fills `out` as [`Self::uniform`] does, but with 53 random bits per number instead of 24.
+    pub fn uniform_53(&self, row: usize, out: &mut [f64]) {
+        let RowKey { sequence, position } = self.call.keys.get(row);
+        let RunFacts { seed, step, .. } = self.call.run;
+        fill_uniform_53(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
+    }
+
+    /// Fills `out` as [`Self::uniform`] does, but with the same numbers for all rows of a top-level sequence.
+    pub fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
+        let sequence = self.call.keys.get(row).sequence;
+        let RunFacts { seed, step, .. } = self.call.run;
+        let operator = self.call.stream;
+        fill_uniform(RowStream { seed, step, operator, sequence, position: 0 }, out);
+    }
+
+    fn read<T: Plain>(
+        &self,
+        place: OperandPosition,
+        slots: &'static [Slot],
+        specs: &[Vec<Spec>],
+        (slot, k): (usize, usize),
+    ) -> Result<View<'a, T>> {
+        let view = match place {
+            OperandPosition::Dense(i) => self.operands.read(i),
+            _ => None,
+        };
+        view.ok_or_else(|| match place {
+            OperandPosition::Absent => another::<T>(name_of(slots, slot), self.absent),
+            _ => another::<T>(name_of(slots, slot), &held(specs, slot, k)),
+        })
+    }
+}
 mod new_levels;
 mod pooled;
 mod prepare;
@@ -374,16 +375,37 @@ fn another<T>(slot: &str, got: &str) -> Error {
     Error::of(ErrorKind::Program, format!("slot `{slot}`"), std::any::type_name::<T>(), got)
 }
 
+/// Makes a context dereference to the inputs of its call.
+macro_rules! derefs_to_inputs {
+    ($context:ident) => {
+        impl<'a> std::ops::Deref for $context<'a> {
+            type Target = $crate::operator::context::CallInputs<'a>;
+
+            fn deref(&self) -> &Self::Target {
+                &self.inputs
+            }
+        }
+    };
+}
+use derefs_to_inputs;
+
 /// The context of a call of [`Op::forward`](crate::operator::Op::forward).
 pub struct Forward<'a> {
-    pub(crate) call: Call<'a>,
-    pub(crate) operands: Operands<'a>,
-    pub(crate) pool: &'a mut [PooledStorage],
-    pub(crate) scratch: &'a mut Scratch,
+    inputs: CallInputs<'a>,
+    scratch: &'a mut Scratch,
 }
-shared_methods!(Forward, "nothing bound");
+derefs_to_inputs!(Forward);
 
 impl<'a> Forward<'a> {
+    pub(crate) fn new(
+        call: Call<'a>,
+        operands: Operands<'a>,
+        pool: &'a mut [PooledStorage],
+        scratch: &'a mut Scratch,
+    ) -> Self {
+        Self { inputs: CallInputs { call, operands, pool, absent: "nothing bound" }, scratch }
+    }
+
     /// Returns the view to which the variable of output slot `slot` is written. A second call of `output` for the same slot
     /// panics.
     ///
@@ -401,7 +423,7 @@ impl<'a> Forward<'a> {
     #[track_caller]
     pub fn output_at<T: Plain>(&mut self, slot: usize, k: usize) -> Result<ViewMut<'a, T>> {
         let view = match self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).get(k) {
-            Some(&OperandPosition::Dense(i)) => self.operands.write(i),
+            Some(&OperandPosition::Dense(i)) => self.inputs.operands.write(i),
             _ => None,
         };
         let Call { signature, outputs, .. } = &self.call;
@@ -428,14 +450,22 @@ impl<'a> Forward<'a> {
 
 /// The context of a call of [`Op::backward`](crate::operator::Op::backward).
 pub struct Backward<'a> {
-    pub(crate) call: Call<'a>,
-    pub(crate) operands: Operands<'a>,
-    pub(crate) pool: &'a mut [PooledStorage],
-    pub(crate) scratch: &'a mut Scratch,
+    inputs: CallInputs<'a>,
+    scratch: &'a mut Scratch,
 }
-shared_methods!(Backward, "nothing bound, or a value that `Op::gradient` does not declare as read");
+derefs_to_inputs!(Backward);
 
 impl<'a> Backward<'a> {
+    pub(crate) fn new(
+        call: Call<'a>,
+        operands: Operands<'a>,
+        pool: &'a mut [PooledStorage],
+        scratch: &'a mut Scratch,
+    ) -> Self {
+        let absent = "nothing bound, or a value that `Op::gradient` does not declare as read";
+        Self { inputs: CallInputs { call, operands, pool, absent }, scratch }
+    }
+
     /// Returns the view of the forward value of output slot `slot`.
     ///
     /// # Errors
@@ -459,7 +489,7 @@ impl<'a> Backward<'a> {
             return Ok(None);
         };
         let name = name_of(self.call.signature.outputs, slot);
-        self.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
+        self.inputs.operands.write(i).map(Some).ok_or_else(|| another::<T>(name, "another")).at_caller()
     }
 
     /// Returns the gradient of output slot `slot`; `None` (instead of zeros) if no gradient reaches the output.
@@ -482,6 +512,18 @@ impl<'a> Backward<'a> {
             OperandPosition::Absent => Ok(None),
             place => self.read(place, signature.outputs, outputs, (slot, k)).map(Some).at_caller(),
         }
+    }
+
+    /// Returns the gradient of output slot `slot`, for an operator that is called only if a gradient reaches this output.
+    ///
+    /// # Errors
+    /// Fails if no gradient reaches the output, or if the gradient does not hold `T`.
+    #[track_caller]
+    pub fn dout<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
+        self.output_gradient(slot)?.ok_or_else(|| {
+            let output = format!("output `{}`", name_of(self.call.signature.outputs, slot));
+            Error::new(output, "a gradient", "none")
+        })
     }
 
     /// Returns whether `backward` must compute the gradient of input slot `slot`.
@@ -515,7 +557,7 @@ impl<'a> Backward<'a> {
         k: usize,
     ) -> Result<Option<(ViewMut<'a, T>, Assign)>> {
         match self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).get(k) {
-            Some(&(OperandPosition::Dense(i), assign)) => match self.operands.write(i) {
+            Some(&(OperandPosition::Dense(i), assign)) => match self.inputs.operands.write(i) {
                 Some(view) => Ok(Some((view, assign))),
                 None => Err(Error::of(
                     ErrorKind::Program,
@@ -541,5 +583,4 @@ impl<'a> Backward<'a> {
     }
 }
 
-literal_methods!(Forward: |run: &Forward<'a>| run.call.literals);
-literal_methods!(Backward: |run: &Backward<'a>| run.call.literals);
+literal_methods!(CallInputs: |run: &CallInputs<'a>| run.call.literals);

@@ -51,7 +51,7 @@ pub struct Facts {
     /// The effect of the operator on the LoD.
     pub lod: LodEffect,
     /// Whether the operator draws random numbers; the operator must draw these numbers by
-    /// [`Forward::uniform`](crate::operator::Forward::uniform) and its variants only.
+    /// [`Forward::uniform`](crate::operator::CallInputs::uniform) and its variants only.
     pub random: bool,
     /// Whether the bits of an output row depend on the other rows of the batch, as in batch norm. A batch-dependent operator is
     /// exempt from the test that a row has the same bits in every batch.

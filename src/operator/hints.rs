@@ -40,7 +40,7 @@ pub struct Hints {
     /// `cross_entropy` rounds logits.
     pub rounds_bf16: bool,
     /// The input slots in which the operator takes rows of f32 numbers that are stored in bf16
-    /// ([`Forward::holds_bf16`](crate::operator::Forward::holds_bf16)), since it rounds these numbers to bf16 and does nothing else
+    /// ([`Forward::holds_bf16`](crate::operator::CallInputs::holds_bf16)), since it rounds these numbers to bf16 and does nothing else
     /// with them, forward and backward. In a program whose products compute in bf16, the compiler stores a value in bf16 if only
     /// such slots read it. Only for operators with the hint [`multiplies`](Self::multiplies).
     pub takes_bf16: &'static [&'static str],
@@ -55,7 +55,7 @@ pub struct Hints {
     pub saves_bf16: &'static [&'static str],
     /// Whether each number of the only output IS a number of the first input slot, or zero. `forward` must also work if all
     /// variables of this slot, and the output, are stored in bf16
-    /// ([`Forward::holds_bf16`](crate::operator::Forward::holds_bf16)).
+    /// ([`Forward::holds_bf16`](crate::operator::CallInputs::holds_bf16)).
     pub copies: bool,
     /// Whether the operator multiplies 8-bit integers in place of floats. It has no gradients, and differentiation through it is an
     /// error.

@@ -31,7 +31,7 @@ pub(crate) mod table;
 
 pub use attributes::{Attributes, Literal, LiteralRef};
 pub(crate) use context::MOST_TABLES;
-pub use context::{Backward, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
+pub use context::{Backward, CallInputs, Forward, Mode, NewLevels, Pass, Prepare, RunFacts, Sequences};
 pub use cost::{Cost, Work};
 pub use declare::{Declaration, DeclaredOp};
 pub use entries::CsrBuffer;

@@ -312,8 +312,8 @@ fn run(
     scratch: &mut Scratch,
 ) -> Result<()> {
     let outcome = match instr.pass {
-        Pass::Forward => instr.op.forward(&mut Forward { call, operands, pool, scratch }),
-        Pass::Backward => instr.op.backward(&mut Backward { call, operands, pool, scratch }),
+        Pass::Forward => instr.op.forward(&mut Forward::new(call, operands, pool, scratch)),
+        Pass::Backward => instr.op.backward(&mut Backward::new(call, operands, pool, scratch)),
     };
     instr.wiring.missing.checked(instr.op.signature(), outcome).map_err(|e| instr.err(e))
 }

@@ -61,7 +61,7 @@ impl<'p> RunState<'p> {
         offsets.iter_mut().for_each(Vec::clear);
         let operands = lane.operands(&mut worker.room, &worker.reads, &[]);
         let call = self.call(instr, None);
-        let outcome = instr.op.levels(&mut NewLevels { call, operands, offsets });
+        let outcome = instr.op.levels(&mut NewLevels::new(call, operands, offsets));
         let outcome = instr.wiring.missing.checked(instr.op.signature(), outcome);
         outcome.map_err(|e| self.named(instr, None, instr.err(e)))?;
         let top = self.count(instr.top, None);

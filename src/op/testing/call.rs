@@ -186,7 +186,7 @@ pub(super) fn forward(op: &dyn Op, direct: &Direct, how: CallOptions<'_>) -> Res
     let call = part_of(direct.call(&wiring), how);
     let mut scratch = Scratch::default();
     let operands = lender.finish();
-    let outcome = op.forward(&mut Forward { call, operands, pool: &mut pool, scratch: &mut scratch });
+    let outcome = op.forward(&mut Forward::new(call, operands, &mut pool, &mut scratch));
     wiring.missing.checked(op.signature(), outcome)?;
     let mut found = Vec::new();
     for (slot, row) in values.into_iter().enumerate() {
@@ -293,7 +293,7 @@ pub(super) fn backward(
     let LentBuffers { lender, mut pool, .. } = lent;
     let call = part_of(direct.call(&wiring), how);
     let operands = lender.finish();
-    let outcome = op.backward(&mut Backward { call, operands, pool: &mut pool, scratch });
+    let outcome = op.backward(&mut Backward::new(call, operands, &mut pool, scratch));
     wiring.missing.checked(op.signature(), outcome)?;
     let mut gradients: InputGradients = Vec::new();
     for (slot, row) in values.into_iter().enumerate() {

@@ -52,7 +52,7 @@ impl Direct {
         }
         let operands = lender.finish();
         let call = self.call(&wiring);
-        let mut run = NewLevels { call, operands, offsets: &mut offsets };
+        let mut run = NewLevels::new(call, operands, &mut offsets);
         let outcome = self.op.levels(&mut run);
         let outcome = wiring.missing.checked(self.op.signature(), outcome);
         outcome.map_err(|e| e.of_sample(|row| self.sample(row)))?;

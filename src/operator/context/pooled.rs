@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-use super::{Backward, Call, Forward, OperandPosition};
+use super::{Backward, Call, CallInputs, Forward, OperandPosition};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Assign;
 use crate::operator::entries::{CsrBuffer, PooledStorage};
@@ -13,45 +13,52 @@ use crate::operator::table::{RowTable, no_table};
 /// The maximum number of row-sparse variables in one update: the parameter and its optimizer states.
 pub(crate) const MOST_TABLES: usize = 8;
 
-macro_rules! pooled_methods {
-    ($context:ident) => {
-        impl $context<'_> {
-            /// Returns the selected rows in input slot `slot`; `None` if the input has another storage.
-            pub fn rows(&self, slot: usize) -> Option<&RowBuffer> {
-                self.rows_at(slot, 0)
-            }
+impl CallInputs<'_> {
+    /// Returns the selected rows in input slot `slot`; `None` if the input has another storage.
+    pub fn rows(&self, slot: usize) -> Option<&RowBuffer> {
+        self.rows_at(slot, 0)
+    }
 
-            /// Returns the selected rows of variable `k` of input slot `slot`; `None` if the variable has another storage.
-            pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
-                self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.rows()
-            }
+    /// Returns the selected rows of variable `k` of input slot `slot`; `None` if the variable has another storage.
+    pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
+        self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.rows()
+    }
 
-            /// Returns the sparse matrix (csr or coo) in input slot `slot`; `None` if the input has another storage.
-            pub fn csr(&self, slot: usize) -> Option<&CsrBuffer> {
-                self.csr_at(slot, 0)
-            }
+    /// Returns the sparse matrix (csr or coo) in input slot `slot`; `None` if the input has another storage.
+    pub fn csr(&self, slot: usize) -> Option<&CsrBuffer> {
+        self.csr_at(slot, 0)
+    }
 
-            /// Returns the sparse matrix of variable `k` of input slot `slot`; `None` if the variable has another storage.
-            pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
-                self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.csr()
-            }
+    /// Returns the sparse matrix of variable `k` of input slot `slot`; `None` if the variable has another storage.
+    pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
+        self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.csr()
+    }
 
-            /// Returns the row-sparse parameter in input slot `slot`; `None` if the input is no row-sparse parameter.
-            pub fn table(&self, slot: usize) -> Option<&RowTable> {
-                self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first()?)?.table()
-            }
+    /// Returns the row-sparse parameter in input slot `slot`; `None` if the input is no row-sparse parameter.
+    pub fn table(&self, slot: usize) -> Option<&RowTable> {
+        self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first()?)?.table()
+    }
 
-            fn pooled(&self, place: &OperandPosition) -> Option<&PooledStorage> {
-                match place {
-                    OperandPosition::Pooled(i) => self.pool.get(*i),
-                    _ => None,
-                }
-            }
+    fn pooled(&self, place: &OperandPosition) -> Option<&PooledStorage> {
+        match place {
+            OperandPosition::Pooled(i) => self.pool.get(*i),
+            _ => None,
         }
-    };
+    }
+
+    /// Takes an operand out of the pool, so that it can be written while other operands are read; returns `None` if the
+    /// operand is not in the pool. [`Self::give_back`] puts the operand back into the pool. A single method that takes a
+    /// closure would be compiled again for each closure, so there are two methods.
+    fn lend(&mut self, place: OperandPosition) -> Option<(usize, PooledStorage)> {
+        let OperandPosition::Pooled(i) = place else { return None };
+        // The replacement is an empty value, which allocates no memory.
+        Some((i, std::mem::replace(self.pool.get_mut(i)?, PooledStorage::Rows(RowBuffer::default()))))
+    }
+
+    fn give_back(&mut self, place: usize, pooled: PooledStorage) {
+        self.pool[place] = pooled;
+    }
 }
-pooled_methods!(Forward);
-pooled_methods!(Backward);
 
 impl Forward<'_> {
     /// Calls `fill` to fill the selected rows of output slot `slot`; `fill` can read the inputs.
@@ -66,7 +73,7 @@ impl Forward<'_> {
     ) -> Result<()> {
         let (place, mut pooled) = self.lend_output(slot).at_caller()?;
         let outcome = pooled.rows_mut().map(|rows| fill(self, rows));
-        self.give_back(place, pooled);
+        self.inputs.give_back(place, pooled);
         outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
@@ -82,7 +89,7 @@ impl Forward<'_> {
     ) -> Result<()> {
         let (place, mut pooled) = self.lend_output(slot).at_caller()?;
         let outcome = pooled.csr_mut().map(|csr| fill(self, csr));
-        self.give_back(place, pooled);
+        self.inputs.give_back(place, pooled);
         outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
@@ -110,13 +117,13 @@ impl Forward<'_> {
         rows: usize,
         tables: &[usize],
     ) -> Result<(&RowBuffer, ArrayVec<&mut RowTable, MOST_TABLES>)> {
-        let Call { wiring, signature, .. } = &self.call;
+        let CallInputs { call: Call { wiring, signature, .. }, pool, .. } = &mut self.inputs;
         let rows_at = wiring.position(&wiring.inputs, rows, 0);
         let at = |slot: usize| wiring.position(&wiring.outputs, slot, 0);
         let mut found_rows = None;
         let mut found: ArrayVec<Option<&mut RowTable>, MOST_TABLES> = tables.iter().map(|_| None).collect();
         // Each operand has its own position in the pool, so the loop finds each operand once.
-        for (i, pooled) in self.pool.iter_mut().enumerate() {
+        for (i, pooled) in pool.iter_mut().enumerate() {
             let here = OperandPosition::Pooled(i);
             if here == rows_at {
                 found_rows = pooled.rows();
@@ -137,34 +144,13 @@ impl Forward<'_> {
 
     fn lend_output(&mut self, slot: usize) -> Result<(usize, PooledStorage)> {
         let place = self.call.wiring.position(&self.call.wiring.outputs, slot, 0);
-        self.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
+        self.inputs.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
     }
 
     fn output_stored_otherwise(&self, slot: usize) -> Error {
         other_storage(name_of(self.call.signature.outputs, slot))
     }
 }
-
-macro_rules! lending {
-    ($context:ident) => {
-        impl $context<'_> {
-            /// Takes an operand out of the pool, so that it can be written while other operands are read; returns `None` if the
-            /// operand is not in the pool. [`Self::give_back`] puts the operand back into the pool. A single method that takes a
-            /// closure would be compiled again for each closure, so there are two methods.
-            fn lend(&mut self, place: OperandPosition) -> Option<(usize, PooledStorage)> {
-                let OperandPosition::Pooled(i) = place else { return None };
-                // The replacement is an empty value, which allocates no memory.
-                Some((i, std::mem::replace(self.pool.get_mut(i)?, PooledStorage::Rows(RowBuffer::default()))))
-            }
-
-            fn give_back(&mut self, place: usize, pooled: PooledStorage) {
-                self.pool[place] = pooled;
-            }
-        }
-    };
-}
-lending!(Forward);
-lending!(Backward);
 
 fn other_storage(slot: &str) -> Error {
     let got = "a variable in another storage";
@@ -199,7 +185,7 @@ impl Backward<'_> {
     pub fn gradient_rows(&mut self, slot: usize) -> Option<(&mut RowBuffer, Assign)> {
         match self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).first() {
             Some(&(OperandPosition::Pooled(i), assign)) => {
-                self.pool.get_mut(i)?.rows_mut().map(|rows| (rows, assign))
+                self.inputs.pool.get_mut(i)?.rows_mut().map(|rows| (rows, assign))
             }
             _ => None,
         }
@@ -224,10 +210,10 @@ impl Backward<'_> {
         else {
             return Ok(false);
         };
-        let Some((place, mut gradient)) = self.lend(place) else { return Ok(false) };
+        let Some((place, mut gradient)) = self.inputs.lend(place) else { return Ok(false) };
         let outcome =
             self.zeroed::<T>((slot, k), &mut gradient, assign).and_then(|to| fill(self, to, assign));
-        self.give_back(place, gradient);
+        self.inputs.give_back(place, gradient);
         outcome.map(|()| true).at_caller()
     }
 

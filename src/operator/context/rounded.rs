@@ -2,40 +2,33 @@
 
 use half::bf16;
 
-use super::{Backward, Forward, OperandPosition};
+use super::{Backward, CallInputs, Forward, OperandPosition};
 use crate::error::Result;
 use crate::kernels::LeftMatrix;
 use crate::kernels::arena::Plain;
 
-macro_rules! methods {
-    ($context:ident) => {
-        impl<'a> $context<'a> {
-            /// Returns whether the variable in input slot `slot` is stored in bf16: then `input::<half::bf16>(slot)` returns its
-            /// view. A variable of f32 can be stored in bf16 in a slot of
-            /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), in the first slot of an operator with the hint
-            /// [`copies`](crate::operator::Hints::copies) and, in `backward`, in a slot of
-            /// [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
-            pub fn holds_bf16(&self, slot: usize) -> bool {
-                let place = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
-                matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
-            }
+impl<'a> CallInputs<'a> {
+    /// Returns whether the variable in input slot `slot` is stored in bf16: then `input::<half::bf16>(slot)` returns its
+    /// view. A variable of f32 can be stored in bf16 in a slot of
+    /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), in the first slot of an operator with the hint
+    /// [`copies`](crate::operator::Hints::copies) and, in `backward`, in a slot of
+    /// [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
+    pub fn holds_bf16(&self, slot: usize) -> bool {
+        let place = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
+        matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
+    }
 
-            /// Returns the view of the variable in input slot `slot`, in the form in which it is stored.
-            ///
-            /// # Errors
-            /// Fails under the conditions of [`Self::input`].
-            pub(crate) fn left_matrix<T: Plain>(&self, slot: usize) -> Result<LeftMatrix<'a, T>> {
-                match self.holds_bf16(slot) {
-                    true => self.input::<bf16>(slot).map(LeftMatrix::Rounded),
-                    false => self.input::<T>(slot).map(LeftMatrix::Full),
-                }
-            }
+    /// Returns the view of the variable in input slot `slot`, in the form in which it is stored.
+    ///
+    /// # Errors
+    /// Fails under the conditions of [`Self::input`].
+    pub(crate) fn left_matrix<T: Plain>(&self, slot: usize) -> Result<LeftMatrix<'a, T>> {
+        match self.holds_bf16(slot) {
+            true => self.input::<bf16>(slot).map(LeftMatrix::Rounded),
+            false => self.input::<T>(slot).map(LeftMatrix::Full),
         }
-    };
+    }
 }
-
-methods!(Forward);
-methods!(Backward);
 
 impl<'a> Backward<'a> {
     /// Returns whether the gradient of output slot `slot` is stored in bf16: then `output_gradient::<half::bf16>(slot)` returns
@@ -53,15 +46,15 @@ impl<'a> Backward<'a> {
         matches!(place, Some(&(OperandPosition::Dense(i), _)) if self.operands.write_is::<bf16>(i))
     }
 
-    /// Returns the gradient of output slot `slot`, in the form in which it is stored; `None` if no gradient reaches the output.
+    /// Returns the gradient of output slot `slot`, in the form in which it is stored.
     ///
     /// # Errors
-    /// Fails under the conditions of [`Self::output_gradient`].
-    pub(crate) fn gradient_matrix<T: Plain>(&self, slot: usize) -> Result<Option<LeftMatrix<'a, T>>> {
-        Ok(match self.holds_bf16_gradient(slot) {
-            true => self.output_gradient::<bf16>(slot)?.map(LeftMatrix::Rounded),
-            false => self.output_gradient::<T>(slot)?.map(LeftMatrix::Full),
-        })
+    /// Fails under the conditions of [`Self::dout`].
+    pub(crate) fn gradient_matrix<T: Plain>(&self, slot: usize) -> Result<LeftMatrix<'a, T>> {
+        match self.holds_bf16_gradient(slot) {
+            true => self.dout::<bf16>(slot).map(LeftMatrix::Rounded),
+            false => self.dout::<T>(slot).map(LeftMatrix::Full),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `gru_cell`: the elementwise part of a GRU step, without the matrix products.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
 use crate::operator;
 use crate::operator::sample::numbers;
@@ -123,9 +123,7 @@ impl GruCell {
     }
 
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            return Err(Error::new("gru_cell", "a gradient of its output", "none"));
-        };
+        let dout = run.dout::<T>(Self::OUT)?;
         let gates = |slot: usize| (!run.in_place(slot)).then(|| run.input::<T>(slot)).transpose();
         let (xw, hw) = (gates(Self::X)?, gates(Self::H)?);
         // The numbers of the old state `h_prev` are read only for the gradients of the gates. If these gradients are

@@ -347,9 +347,7 @@ impl Linear {
     }
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.gradient_matrix::<T>(Self::OUT)? else {
-            return Err(Error::new("linear", "a gradient of its output", "none"));
-        };
+        let dout = run.gradient_matrix::<T>(Self::OUT)?;
         let RunFacts { threads, unit, .. } = run.run();
         if let Some((dx, assign)) = run.gradient::<T>(Self::X)? {
             let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());

@@ -1,6 +1,6 @@
 //! `matmul`: the product of two matrices that are not batched.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::{Assign, Float, PackedMatrix, RoundedRows, Transpose, View, ViewMut, emptied, product};
 use crate::operator::sample::numbers;
 use crate::operator::{
@@ -172,9 +172,7 @@ impl Matmul {
 }
 
 fn backward<T: RowValue>(op: &Matmul, run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(Matmul::OUT)? else {
-        return Err(Error::new("matmul", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(Matmul::OUT)?;
     let facts = run.run();
     // dA = dout · Bᵀ and dB = Aᵀ · dout; if x or y is transposed, its gradient is the transpose of dA or dB.
     if let Some((dx, assign)) = run.gradient::<T>(Matmul::X)? {

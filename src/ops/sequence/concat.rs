@@ -153,9 +153,7 @@ fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceConcat::OUT)? else {
-        return Err(Error::new("sequence_concat", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceConcat::OUT)?;
     let count = run.count(SequenceConcat::X);
     for k in 0..count {
         let Some((mut dx, assign)) = run.gradient_at::<T>(SequenceConcat::X, k)? else { continue };

@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::Assign;
 use crate::kernels::arena::Plain;
 use crate::operator;
@@ -103,9 +103,7 @@ fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceExpandAs::OUT)? else {
-        return Err(Error::new("sequence_expand_as", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceExpandAs::OUT)?;
     let Some((mut dx, assign)) = run.gradient::<T>(SequenceExpandAs::X)? else { return Ok(()) };
     if assign == Assign::Write {
         dx.fill(T::ZERO);

@@ -289,9 +289,7 @@ fn unpadded<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn unpadded_gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceUnpad::OUT)? else {
-        return Err(Error::new("sequence_unpad", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceUnpad::OUT)?;
     let (lengths, places) = (ids!(run, SequenceUnpad::LENGTHS), places(run.input_spec(SequenceUnpad::X)));
     let Some((mut dx, assign)) = run.gradient::<T>(SequenceUnpad::X)? else { return Ok(()) };
     let (mut at, width) = (0, dout.width());

@@ -6,7 +6,7 @@ use half::bf16;
 
 use super::pool_kind::{EarlierRows, Pool};
 use super::pool_piece::SequencePoolPiece;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::kernels::{Assign, Float, View, exceeds};
 use crate::operator::sample::numbers;
@@ -167,9 +167,7 @@ impl SequencePool {
     }
 
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            return Err(Error::new("sequence_pool", "a gradient of its output", "none"));
-        };
+        let dout = run.dout::<T>(Self::OUT)?;
         let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
         let sequences = run.sequences(Self::X)?;
         if assign == Assign::Write && matches!(self.pool, Pool::First | Pool::Last | Pool::Max) {

@@ -187,9 +187,7 @@ fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(ReorderByRank::OUT)? else {
-        return Err(Error::new("reorder_by_rank", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(ReorderByRank::OUT)?;
     let Some((mut dx, assign)) = run.gradient::<T>(ReorderByRank::X)? else { return Ok(()) };
     let [of_x, of_y] = [ReorderByRank::X, ReorderByRank::Y].map(|slot| run.lod(slot).map(|lod| &**lod));
     let order = &mut run.scratch().get::<Order>().0;

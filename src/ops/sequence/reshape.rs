@@ -144,9 +144,7 @@ fn each<T: Plain>(from: View<'_, T>, mut to: ViewMut<'_, T>, mut each: impl FnMu
 }
 
 fn gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceReshape::OUT)? else {
-        return Err(Error::new("sequence_reshape", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceReshape::OUT)?;
     if let Some((dx, assign)) = run.gradient::<T>(SequenceReshape::X)? {
         each(dout, dx, |to, from| assign.put_row(to, from));
     }

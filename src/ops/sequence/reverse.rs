@@ -2,7 +2,7 @@
 
 use ndarray::Array2;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::arena::Plain;
 use crate::operator;
 use crate::operator::sample::numbers;
@@ -85,9 +85,7 @@ fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceReverse::OUT)? else {
-        return Err(Error::new("sequence_reverse", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceReverse::OUT)?;
     let Some((mut dx, assign)) = run.gradient::<T>(SequenceReverse::X)? else { return Ok(()) };
     for rows in run.sequences(SequenceReverse::X)?.iter() {
         for (from, to) in rows.clone().rev().zip(rows) {

@@ -1,6 +1,6 @@
 //! `row_conv`: look-ahead convolution, the weighted sum of each row and the next rows, column by column.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::View;
 use crate::kernels::{ConvRows, Window, depthwise_forward, depthwise_gradient};
 use crate::operator;
@@ -107,9 +107,7 @@ fn ahead<'a, T>(x: View<'a, T>, sequences: Sequences<'a>, taps: usize) -> ConvRo
 }
 
 fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(RowConv::OUT)? else {
-        return Err(Error::new("row_conv", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(RowConv::OUT)?;
     let sequences = run.sequences(RowConv::X)?;
     if let Some(to) = run.gradient::<T>(RowConv::X)? {
         let filter = run.input::<T>(RowConv::FILTER)?;

@@ -114,9 +114,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceScatter::OUT)? else {
-        return Err(Error::new("sequence_scatter", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceScatter::OUT)?;
     if let Some((dx, assign)) = run.gradient::<T>(SequenceScatter::X)? {
         assign.put_rows(dx, dout);
     }

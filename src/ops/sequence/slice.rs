@@ -186,9 +186,7 @@ fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceSlice::OUT)? else {
-        return Err(Error::new("sequence_slice", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceSlice::OUT)?;
     let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
     let Some((mut dx, assign)) = run.gradient::<T>(SequenceSlice::X)? else { return Ok(()) };
     each_piece(&offset, &length, run.sequences(SequenceSlice::X)?, |rows, piece, at| {

@@ -1,6 +1,6 @@
 //! `sequence_softmax`: the softmax over the rows of each sequence.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::math;
 use crate::operator;
 use crate::operator::sample::numbers;
@@ -95,9 +95,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceSoftmax::OUT)? else {
-        return Err(Error::new("sequence_softmax", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceSoftmax::OUT)?;
     let Some((mut dx, assign)) = run.gradient::<T>(SequenceSoftmax::X)? else { return Ok(()) };
     let out = run.output::<T>(SequenceSoftmax::OUT)?;
     for rows in run.sequences(SequenceSoftmax::X)?.iter() {

@@ -125,9 +125,7 @@ fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
 }
 
 fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let Some(dout) = run.output_gradient::<T>(SequenceUnpadAs::OUT)? else {
-        return Err(Error::new("sequence_unpad_as", "a gradient of its output", "none"));
-    };
+    let dout = run.dout::<T>(SequenceUnpadAs::OUT)?;
     let places = places(run.input_spec(SequenceUnpadAs::X));
     let Some((mut dx, assign)) = run.gradient::<T>(SequenceUnpadAs::X)? else { return Ok(()) };
     let width = dout.width();

@@ -160,9 +160,7 @@ impl LinearChainCrf {
     }
 
     fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dcost) = run.output_gradient::<T>(Self::COST)? else {
-            return Err(Error::new("linear_chain_crf", "a gradient of its output", "none"));
-        };
+        let dcost = run.dout::<T>(Self::COST)?;
         let (emissions, tags) = (run.input::<T>(EMISSIONS)?, ids!(run, Self::TAGS));
         let sequences = run.sequences(EMISSIONS)?;
         let (demissions, dtransitions) = (run.gradient::<T>(EMISSIONS)?, run.gradient::<T>(TRANSITIONS)?);

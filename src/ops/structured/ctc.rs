@@ -192,9 +192,7 @@ impl CtcLoss {
     }
 
     fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dcost) = run.output_gradient::<T>(Self::COST)? else {
-            return Err(Error::new("ctc_loss", "a gradient of its output", "none"));
-        };
+        let dcost = run.dout::<T>(Self::COST)?;
         let Some((mut dlogits, assign)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
         let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
         let (frames, rows) = (run.sequences(Self::LOGITS)?, run.sequences(Self::LABELS)?);

@@ -6,7 +6,7 @@ pub use context::Context;
 
 use ndarray::Array2;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kernels::{
     ConvGradient, ConvRoom, ConvRows, Float, GradientRoom, MatrixUnit, PackedMatrix, Transpose, View,
     affine_gradient, conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward,
@@ -349,9 +349,7 @@ impl SequenceConv {
     }
 
     fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            return Err(Error::new("sequence_conv", "a gradient of its output", "none"));
-        };
+        let dout = run.dout::<T>(Self::OUT)?;
         let RunFacts { threads, unit, .. } = run.run();
         let sequences = run.sequences(Self::X)?;
         let filter = run.input_spec(Self::FILTER);
