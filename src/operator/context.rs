@@ -446,6 +446,11 @@ impl<'a> Forward<'a> {
     pub fn scratch(&mut self) -> &mut Scratch {
         self.scratch
     }
+
+    /// Returns the inputs of the call, and the thread's memory for intermediate values.
+    pub(crate) fn parts(&mut self) -> (&CallInputs<'a>, &mut Scratch) {
+        (&self.inputs, self.scratch)
+    }
 }
 
 /// The context of a call of [`Op::backward`](crate::operator::Op::backward).
@@ -580,6 +585,11 @@ impl<'a> Backward<'a> {
     /// Returns the thread's memory for intermediate values.
     pub fn scratch(&mut self) -> &mut Scratch {
         self.scratch
+    }
+
+    /// Returns the inputs of the call, and the thread's memory for intermediate values.
+    pub(crate) fn parts(&mut self) -> (&CallInputs<'a>, &mut Scratch) {
+        (&self.inputs, self.scratch)
     }
 }
 

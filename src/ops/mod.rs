@@ -6,6 +6,9 @@
 
 #[macro_use]
 mod family;
+mod prelude;
+#[macro_use]
+mod row_map;
 #[macro_use]
 mod attention;
 #[macro_use]

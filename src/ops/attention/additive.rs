@@ -1,19 +1,9 @@
 //! `additive_attention`: attention with one query per sequence; a one-layer perceptron computes the scores.
 
-use std::sync::Arc;
-
-use crate::error::Result;
 use crate::kernels::{
     Additive, AdditiveGradients, AdditiveResult, additive_attention, additive_attention_backward,
 };
-use crate::lod::Lod;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect,
-    Op, Pass, RowValue, Spec,
-};
-use crate::tensor::{Dense, Variable};
-use crate::{builder_methods, operator, with_float};
+use crate::ops::prelude::*;
 
 builder_methods! { AdditiveAttentionPlain, Builder, Var;
     /// Additive attention: one query per sequence attends to the rows of the sequence: Σ_j softmax_j(v · tanh(query + key_j))

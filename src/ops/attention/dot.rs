@@ -1,19 +1,8 @@
 //! `dot_attention`: multi-head scaled dot-product attention of sequences.
 
-use ndarray::Array2;
-
 use super::parts::{self, Geometry, Queries, Rooms};
-use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::AttentionResult;
-use crate::lod::Lod;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op,
-    RowValue,
-};
-use crate::program::Var;
-use crate::tensor::Variable;
-use crate::{builder_methods, operator, with_float};
+use crate::ops::prelude::*;
 
 /// Options of [`Builder::dot_attention_with`](crate::Builder::dot_attention_with); the default is one head, in which a query
 /// attends to every key of the sequence.

@@ -1,16 +1,12 @@
 //! Divides the work of attention among threads: by heads and, if there are fewer heads than threads, also by sequences.
 //! Only one thread writes each number of a result.
 
-use std::ops::Range;
-use std::sync::Arc;
-
-use crate::error::Result;
 use crate::kernels::{
-    Assign, AttentionGradients, AttentionInputs, AttentionResult, AttentionRoom, AttentionScores, Float,
-    View, ViewMut, attention, attention_backward, helpers, join,
+    AttentionGradients, AttentionInputs, AttentionResult, AttentionRoom, AttentionScores, attention,
+    attention_backward, helpers, join,
 };
-use crate::lod::Lod;
-use crate::operator::{CallMemory, CallSizes, MatrixUnit, Pass, RunFacts, Sequences};
+use crate::operator::MatrixUnit;
+use crate::ops::prelude::*;
 
 /// The minimum number of multiply-adds in an attention call for which a second thread saves time.
 const WORTH_A_THREAD: usize = 1 << 19;

@@ -1,16 +1,8 @@
 //! `rotary`: rotary position embedding, which rotates pairs of columns by an angle that grows with the position of the row.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Assign, Float, View, ViewMut, emptied};
-use crate::operator;
+use crate::kernels::emptied;
 use crate::operator::attributes::or_default;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect,
-    Op, RowValue, Sequences, Spec,
-};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Rotary position embedding: in each head of d columns, rotates columns c and c + d/2 of row t of a sequence by the angle

@@ -1,12 +1,7 @@
 //! `gru_cell`: the elementwise part of a GRU step, without the matrix products.
 
-use crate::error::Result;
 use crate::kernels::{Blend, GruBackward, GruInputs, gru_backward, gru_forward};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 /// The role of the update gate z of a GRU: z = 1 either keeps the old state or takes the new state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -139,10 +134,7 @@ impl GruCell {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::operator::DeclaredOp;
     use crate::operator::call::{Direct, InputGradients};
 
     #[test]

@@ -2,19 +2,10 @@
 
 use half::bf16;
 
-use crate::error::{Error, Result};
 use crate::kernels::{
-    Assign, LstmBackward, RoundedRows, ViewMut, lengthen, lstm_backward, lstm_forward, rows_to_widen,
-    widen_rows,
+    LstmBackward, RoundedRows, lengthen, lstm_backward, lstm_forward, rows_to_widen, widen_rows,
 };
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CallMemory, CallSizes, CheckCase, Forward, Gradient, Hints, InferShape, Op, Pass,
-    RowValue, Spec,
-};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the elementwise part of an LSTM step: returns the new `(h, c)`, from the gates before activation and the old
@@ -167,8 +158,6 @@ fn backward_of_rounded<T: RowValue>(run: &mut Backward<'_>, inputs: LstmBackward
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
     use crate::operator::call::Direct;
     use crate::tensor::Storage;

@@ -1,11 +1,6 @@
 //! `assign` copies a variable; `cast` copies a variable into another dtype.
 
-use crate::error::Result;
-use crate::kernels::Float;
-use crate::operator;
-use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, Spec};
-use crate::tensor::{DType, Element, Variable, with_element};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Copies `x`, of any dtype, shape and LoD. The gradient of `x` is the output's gradient.

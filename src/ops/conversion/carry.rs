@@ -1,9 +1,7 @@
 //! `carry`: marks the variable that holds the value of a carried state after a batch; the next batch starts with this value.
 
 use super::assign::{copy, copy_back};
-use crate::error::{Error, Result};
-use crate::operator;
-use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, Operand, Spec};
+use crate::ops::prelude::*;
 
 operator! {
     /// Copies `x`, the value of a carried state after a batch; the feed `before` is the value of this state before the batch.

@@ -1,10 +1,6 @@
 //! `fill_like`: makes a variable with the shape of another variable, in which every number is the same constant.
 
-use crate::error::Result;
-use crate::kernels::Float;
-use crate::operator;
-use crate::operator::{CheckCase, Forward, InferShape, Op};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Returns a variable with the shape of `x` in which every number is `value`.

@@ -2,10 +2,8 @@
 
 use half::bf16;
 
-use crate::error::Result;
-use crate::kernels::{Float, round_number, round_rows};
-use crate::operator::{CheckCase, Forward, InferShape, Op};
-use crate::{operator, with_float};
+use crate::kernels::{round_number, round_rows};
+use crate::ops::prelude::*;
 
 operator! {
     /// Rounds each number of `x`, taken as f32, to the nearest bf16 number, as matrix products in bf16 round their operands: of two

@@ -7,11 +7,8 @@
 //! and `abs` uses the derivative 0; `clamp` passes the gradient where x is between the bounds or equal to a bound. Outside of
 //! the domain of a function, the output is the IEEE 754 result: log(0) = -inf, sqrt(-1) = NaN, 1/0 = inf.
 
-use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float};
-use crate::operator::Attributes;
-
 use super::unary::functions;
+use crate::ops::prelude::*;
 
 functions! {
     /// The hyperbolic tangent of every element: out = (e^x − e^-x) / (e^x + e^-x).

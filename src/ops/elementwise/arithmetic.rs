@@ -1,15 +1,8 @@
 //! Arithmetic on two variables, element by element: `add`, `sub`, `mul`, `div`, `div_no_nan`, `maximum`, `minimum`.
 
-use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, DeclaredOp, Extent, Forward, Gradient, Hints, InferShape, Op, ReadSlots,
-    RowValue, Spec,
-};
-use crate::program::{Builder, Var};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::operator::ReadSlots;
+use crate::ops::prelude::*;
+use crate::program::Builder;
 
 const X: usize = 0;
 const Y: usize = 1;

@@ -2,13 +2,7 @@
 //! else 0.
 
 use super::arithmetic::{meeting, together};
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::arena::Plain;
-use crate::kernels::{Arithmetic, Sweep, View, ViewMut, sweep};
-use crate::lod::Lod;
-use crate::operator::sample::numbers;
-use crate::operator::{Attributes, CheckCase, DeclaredOp, Forward, InferShape, Op};
-use crate::tensor::{DType, Variable};
+use crate::ops::prelude::*;
 
 const X: usize = 0;
 const Y: usize = 1;

@@ -3,8 +3,9 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
+use crate::ops::prelude::*;
+use crate::program::Builder;
 use crate::program::construction::vars::unknown_of;
-use crate::program::{Builder, Var};
 
 /// Implements an expression such as `+` for two variables, for a variable and a number, and for a number and a
 /// variable. A number in an expression is `f64` or `i32`: if `f32` were accepted too, the type of `1.0` in

@@ -1,12 +1,6 @@
 //! `select`: chooses between the number of x and the number of y for each element, by a condition.
 
-use crate::error::Result;
-use crate::kernels::{Assign, View};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
-use crate::tensor::{DType, Variable};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Selects the number of x where the condition is not 0, else the number of y, element by element: out = condition ? x : y.
@@ -56,21 +50,19 @@ pub(in crate::ops) enum Condition<'a> {
     F64(View<'a, f64>),
 }
 
-/// Reads the condition from an input slot of a forward or backward call.
-macro_rules! condition {
-    ($run:expr, $slot:expr) => {{
-        use $crate::ops::elementwise::select::Condition;
-        match $run.dtype($slot) {
-            $crate::tensor::DType::Bool => Condition::Bool($run.input($slot)?),
-            $crate::tensor::DType::I64 => Condition::I64($run.input($slot)?),
-            $crate::tensor::DType::I32 => Condition::I32($run.input($slot)?),
-            $crate::tensor::DType::F32 => Condition::F32($run.input($slot)?),
-            _ => Condition::F64($run.input($slot)?),
+impl<'a> Condition<'a> {
+    /// Reads the condition in an input slot of a call.
+    #[track_caller]
+    pub(in crate::ops) fn of(run: &CallInputs<'a>, slot: usize) -> Result<Self> {
+        match run.dtype(slot) {
+            DType::Bool => run.input(slot).map(Condition::Bool),
+            DType::I64 => run.input(slot).map(Condition::I64),
+            DType::I32 => run.input(slot).map(Condition::I32),
+            DType::F32 => run.input(slot).map(Condition::F32),
+            _ => run.input(slot).map(Condition::F64),
         }
-    }};
-}
+    }
 
-impl Condition<'_> {
     /// Returns whether the first column of row `row` is `true` (for bools) or not 0 (for numbers).
     pub(in crate::ops) fn holds(self, row: usize) -> bool {
         match self {
@@ -123,7 +115,7 @@ impl Op for Select {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let (x, y, mut out) = (run.input::<T>(Self::X)?, run.input::<T>(Self::Y)?, run.output::<T>(Self::OUT)?);
-            let condition = condition!(run, Self::CONDITION);
+            let condition = Condition::of(run, Self::CONDITION)?;
             let holds = &mut run.scratch().get::<ConditionRows>().0;
             for (row, out) in out.iter_mut().enumerate() {
                 condition.row(row, holds);
@@ -172,7 +164,7 @@ impl Op for Select {
 
 fn gradients<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(Select::OUT)? else { return Ok(()) };
-    let condition = condition!(run, Select::CONDITION);
+    let condition = Condition::of(run, Select::CONDITION)?;
     let (dx, dy) = (run.gradient::<T>(Select::X)?, run.gradient::<T>(Select::Y)?);
     let holds = &mut run.scratch().get::<ConditionRows>().0;
     for (side, taken) in [(dx, true), (dy, false)] {

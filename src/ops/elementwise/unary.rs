@@ -1,11 +1,6 @@
 //! The generic operator for functions of one number: it applies any [`Function`] to every element.
 
-use crate::error::Result;
-use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
-use crate::operator::{
-    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
-};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 const X: usize = 0;
 const OUT: usize = 0;

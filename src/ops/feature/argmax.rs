@@ -1,11 +1,7 @@
 //! `argmax`: the index of the column with the largest value in each row.
 
-use crate::error::Result;
-use crate::kernels::{Float, exceeds};
-use crate::operator;
-use crate::operator::{Attributes, CheckCase, Forward, InferShape, Op, RowValue};
-use crate::tensor::DType;
-use crate::with_float;
+use crate::kernels::exceeds;
+use crate::ops::prelude::*;
 
 operator! {
     /// Returns the index of the column with the largest value in each row: `out_i = argmax_j x_ij`, i64 of shape `[rows]`,

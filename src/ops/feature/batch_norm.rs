@@ -1,18 +1,9 @@
 //! `batch_norm`: batch normalization; `running_average`: keeps the mean and variance of each column for inference.
 
-use ndarray::array;
-
 use super::norm::{above_zero, above_zero_in};
-use crate::error::{Error, Result};
-use crate::kernels::{
-    ColumnNorm, Float, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums,
-};
-use crate::operator;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Mode, Op, RowValue,
-    Spec,
-};
-use crate::with_float;
+use crate::kernels::{ColumnNorm, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums};
+use crate::operator::Mode;
+use crate::ops::prelude::*;
 
 operator! {
     /// Batch normalization: brings each column to mean 0 and variance 1 over all rows of the batch, then scales and shifts it

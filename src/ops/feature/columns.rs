@@ -1,19 +1,8 @@
 //! Operators that concatenate or slice columns: `concat`, `split`, `slice`.
 
-use std::ops::Range;
-
 use half::bf16;
 
-use crate::error::{Error, Result};
-use crate::kernels::Assign;
-use crate::kernels::arena::Plain;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Forward, Gradient, Hints, InferShape, Op, RowValue, Spec,
-};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 const X: usize = 0;
 const OUT: usize = 0;

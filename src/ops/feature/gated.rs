@@ -1,8 +1,7 @@
 //! The methods `glu`, `swiglu`, `bilinear` and `weight_norm`, which are composed of other operators.
 
-use crate::builder_methods;
-use crate::error::Error;
-use crate::program::{Builder, Var};
+use crate::ops::prelude::*;
+use crate::program::Builder;
 
 impl Builder {
     /// Slices `x` into the left and the right half of its columns. If the number of columns is odd, records an error

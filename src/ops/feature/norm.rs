@@ -1,18 +1,9 @@
 //! `layer_norm` and `rms_norm`: `layer_norm` normalises each row to mean 0 and variance 1, `rms_norm` to mean square 1.
 
-use ndarray::array;
-
-use crate::error::{Error, Result};
 use crate::kernels::{
-    Centre, Float, RowNorm, RowNormGradients, norm_gradient_numbers, norm_rows, norm_rows_gradient,
+    Centre, RowNorm, RowNormGradients, norm_gradient_numbers, norm_rows, norm_rows_gradient,
 };
-use crate::operator;
-use crate::operator::{
-    Attributes, Backward, CallMemory, CallSizes, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op,
-    Pass, RowValue, Spec,
-};
-use crate::tensor::DType;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 /// The input slots of `layer_norm`; `rms_norm` has the same slots without the bias.
 const X: usize = 0;

@@ -1,13 +1,9 @@
 //! Reductions: `sum` and `mean` reduce all numbers of a variable to one number; `sum_features`, `mean_features` and
 //! `max_features` reduce each row to one number.
 
-use crate::error::Result;
-use crate::kernels::{Assign, Float, exceeds};
-use crate::operator::{
-    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
-    Spec, Total,
-};
-use crate::with_float;
+use crate::kernels::exceeds;
+use crate::operator::Total;
+use crate::ops::prelude::*;
 
 const X: usize = 0;
 const OUT: usize = 0;

@@ -1,10 +1,6 @@
 //! `softmax` and `log_softmax` over the columns of each row.
 
-use crate::error::Result;
-use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
-use crate::operator;
-use crate::operator::{Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, Spec};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 const X: usize = 0;
 const OUT: usize = 0;

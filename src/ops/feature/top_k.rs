@@ -1,12 +1,7 @@
 //! `top_k`: the largest numbers of each row and their columns.
 
-use crate::error::{Error, Result};
-use crate::kernels::arena::Plain;
-use crate::kernels::{Assign, Float, exceeds};
-use crate::operator;
-use crate::operator::{Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
-use crate::tensor::DType;
-use crate::with_float;
+use crate::kernels::exceeds;
+use crate::ops::prelude::*;
 
 operator! {
     /// Returns the k largest numbers of each row in descending order, and the column index of each of these numbers.

@@ -1,26 +1,13 @@
 //! `embedding_bag`: for each bag of ids, pools the table rows that the ids name. Rows of a dense table are not copied.
 
-use std::ops::Range;
-
-use ndarray::{Array1, array};
-
-use super::ids::{self, Ids, below, ids};
-use crate::error::{Error, ErrorKind, Result};
+use super::ids::{self, Ids, below};
 use crate::kernels::{
-    Assign, BagGradient, BagPool, BagShare, BagTarget, Bags, Float, RowMerge, View, ViewMut,
-    bag_factor_gradient, bag_first_maximum, bag_forward, emptied, join,
+    BagGradient, BagPool, BagShare, BagTarget, Bags, RowMerge, bag_factor_gradient, bag_first_maximum,
+    bag_forward, emptied, join,
 };
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::attributes::Attribute;
-use crate::operator::attributes::or_default;
-use crate::operator::{
-    Attributes, Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints,
-    InferShape, LodEffect, Op, Pass, RowTable, RowValue, Sequences, Spec, StorageBound, Work,
-};
-use crate::program::Var;
-use crate::tensor::{StorageKind, Variable};
-use crate::with_float;
+use crate::operator::RowTable;
+use crate::operator::attributes::{Attribute, or_default};
+use crate::ops::prelude::*;
 
 /// Options of [`Builder::lookup_bag`](crate::Builder::lookup_bag); by default the pool is the sum of all rows of a bag, and the
 /// table's gradient is dense.
@@ -409,7 +396,7 @@ impl EmbeddingBag {
     }
 
     fn pool_all<T: RowValue>(&self, run: &mut Forward<'_>, room: &mut Scratch<T>) -> Result<()> {
-        let ids = ids!(run, Self::IDS);
+        let ids = Ids::of(run, Self::IDS)?;
         let (weights, out) = (run.optional::<T>(Self::WEIGHTS)?, run.output::<T>(Self::OUT)?);
         let (sequences, by_rows) = (run.sequences(Self::IDS)?, run.table(Self::TABLE));
         let dense = if by_rows.is_none() { Some(run.input::<T>(Self::TABLE)?) } else { None };
@@ -434,7 +421,7 @@ impl EmbeddingBag {
 
     fn all_gradients<T: RowValue>(&self, run: &mut Backward<'_>, room: &mut Scratch<T>) -> Result<()> {
         let dout = run.dout::<T>(Self::OUT)?;
-        let ids = ids!(run, Self::IDS);
+        let ids = Ids::of(run, Self::IDS)?;
         let height = run.input_spec(Self::TABLE).shape[0].known().unwrap_or(0);
         room.collect(self, &ids, run.sequences(Self::IDS)?, height)?;
         // The backward pass reads the numbers of the table only for the gradient of the weights and for maxima.

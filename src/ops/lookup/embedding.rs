@@ -1,17 +1,9 @@
 //! `embedding`: looks up the row of a table for each id.
 
-use ndarray::array;
-
-use super::ids::{self, Ids, below, ids};
-use crate::error::{Error, Result};
-use crate::kernels::{Assign, View, ViewMut, join};
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::{
-    Backward, CheckCase, Cost, DENSE, Extent, Forward, Gradient, InferShape, Op, Pass, ROWS, RowBuffer,
-    RowValue, Spec, StorageBound, TableRows, Work,
-};
-use crate::tensor::{StorageKind, Variable};
+use super::ids::{self, Ids, below};
+use crate::kernels::join;
+use crate::operator::{RowBuffer, TableRows};
+use crate::ops::prelude::*;
 
 operator! {
     /// Looks up the row of `weight` `[height, width]` for each id in `ids`; the layer `embedding` creates the weight.
@@ -129,7 +121,7 @@ impl Op for Embedding {
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let mut out = run.output::<T>(Embedding::OUT)?;
-    let ids = ids!(run, Embedding::IDS);
+    let ids = Ids::of(run, Embedding::IDS)?;
     let weight = match (run.table(Embedding::WEIGHT), run.rows(Embedding::WEIGHT)) {
         (None, None) => {
             let weight = run.input::<T>(Embedding::WEIGHT)?;
@@ -195,7 +187,7 @@ fn rows_of<T: RowValue>(rows: &RowBuffer) -> Result<View<'_, T>> {
 impl Embedding {
     fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let dout = run.dout::<T>(Self::OUT)?;
-        let ids = ids!(run, Self::IDS);
+        let ids = Ids::of(run, Self::IDS)?;
         let spec = run.input_spec(Self::WEIGHT);
         let (height, width) = (spec.shape[0].known().unwrap_or(0), spec.width());
         let learning = |row: &usize| self.padding_id != Some(ids.get(*row));
@@ -238,12 +230,9 @@ impl Embedding {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::operator::Operand;
     use crate::operator::call::Direct;
-    use crate::tensor::{Dense, Storage};
+    use crate::tensor::Storage;
 
     fn gradient(op: Embedding, before: Option<Dense>) -> Result<Storage> {
         let operands = [

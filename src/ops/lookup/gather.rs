@@ -1,18 +1,8 @@
 //! `gather_rows` copies the rows that ids name, `scatter_rows` adds rows to the rows that ids name, and `one_hot` encodes ids.
 
-use ndarray::array;
-
-use super::ids::{self, ids};
-use crate::error::{Error, Result};
-use crate::kernels::{Assign, Float};
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, Spec, Work,
-};
-use crate::tensor::{DType, Variable};
-use crate::with_float;
+use super::ids::{self, Ids};
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowList, RowMap, Uses};
 
 operator! {
     /// Gathers the row of `x` for each id in `ids`: out_i = x\[ids_i\]; an id may occur several times. The output has
@@ -147,35 +137,10 @@ impl Op for GatherRows {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-            let ids = ids!(run, Self::IDS);
-            for (row, out) in out.iter_mut().enumerate() {
-                out.copy_from_slice(x.row(ids.place(row, x.rows(), "x")?));
-            }
-            Ok(())
-        })
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::IDS)
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-            if assign == Assign::Write {
-                dx.fill(T::ZERO);
-            }
-            let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
-            let ids = ids!(run, Self::IDS);
-            for (row, dout) in dout.iter().enumerate() {
-                let place = ids.place(row, dx.rows(), "x")?;
-                dx.row(place).iter_mut().zip(dout).for_each(|(dx, &g)| *dx += g);
-            }
-            Ok(())
-        })
     }
 
     fn cost(&self, work: &Work<'_>) -> Cost {
@@ -205,6 +170,25 @@ impl Op for GatherRows {
     }
 }
 
+impl RowMap for GatherRows {
+    fn x(&self) -> usize {
+        Self::X
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Often
+    }
+
+    fn map(&self, MapCall { run, height, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let (ids, mut rows) = (Ids::of(run, Self::IDS)?, RowList::new(moved));
+        for row in 0..ids.len() {
+            rows.push(ids.place(row, height, "x")?);
+        }
+        rows.finish();
+        Ok(())
+    }
+}
+
 impl Op for ScatterRows {
     fn facts(&self) -> Facts {
         Facts { batch_dependent: true, ..Facts::batch_wide(LodEffect::Drops) }
@@ -219,33 +203,10 @@ impl Op for ScatterRows {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-            let ids = ids!(run, Self::IDS);
-            out.fill(T::ZERO);
-            for (row, x) in x.iter().enumerate() {
-                let place = ids.place(row, self.height, "out")?;
-                out.row(place).iter_mut().zip(x).for_each(|(out, &x)| *out += x);
-            }
-            Ok(())
-        })
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::IDS)
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            if let (Some((mut dx, assign)), Some(dout)) = (run.gradient::<T>(Self::X)?, run.output_gradient::<T>(Self::OUT)?) {
-                let ids = ids!(run, Self::IDS);
-                for (row, dx) in dx.iter_mut().enumerate() {
-                    assign.put_row(dx, dout.row(ids.place(row, self.height, "out")?));
-                }
-            }
-            Ok(())
-        })
     }
 
     #[cfg(feature = "testing")]
@@ -257,6 +218,29 @@ impl Op for ScatterRows {
             Ok(sample.batch("ids", ids).batch("x", x))
         };
         CASES.into_iter().map(sample).collect()
+    }
+}
+
+impl RowMap for ScatterRows {
+    fn x(&self) -> usize {
+        Self::X
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Often
+    }
+
+    fn scatters(&self) -> bool {
+        true
+    }
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let (ids, mut rows) = (Ids::of(run, Self::IDS)?, RowList::new(moved));
+        for row in 0..ids.len() {
+            rows.push(ids.place(row, self.height, "out")?);
+        }
+        rows.finish();
+        Ok(())
     }
 }
 
@@ -276,7 +260,7 @@ impl Op for OneHot {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(self.dtype, T => {
             let mut out = run.output::<T>(Self::OUT)?;
-            let ids = ids!(run, Self::IDS);
+            let ids = Ids::of(run, Self::IDS)?;
             for (row, out) in out.iter_mut().enumerate() {
                 out.fill(T::ZERO);
                 if let Some(class) = ids.class(row, self.classes, None)? {

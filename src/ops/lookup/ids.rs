@@ -1,9 +1,6 @@
 //! Ids and labels: whole numbers, i64 or i32; an id names a row of a table, a label names a class.
 
-use crate::error::{Error, Result};
-use crate::kernels::View;
-use crate::operator::InferShape;
-use crate::tensor::DType;
+use crate::ops::prelude::*;
 
 /// The ids of a call, one per row, in either of the two allowed dtypes.
 pub(in crate::ops) enum Ids<'a> {
@@ -11,18 +8,16 @@ pub(in crate::ops) enum Ids<'a> {
     I64(View<'a, i64>),
 }
 
-/// Reads the ids at an input slot of a forward or backward call.
-macro_rules! ids {
-    ($run:expr, $slot:expr) => {
-        match $run.dtype($slot) {
-            $crate::tensor::DType::I32 => $crate::ops::lookup::ids::Ids::I32($run.input($slot)?),
-            _ => $crate::ops::lookup::ids::Ids::I64($run.input($slot)?),
+impl<'a> Ids<'a> {
+    /// Reads the ids in an input slot of a call.
+    #[track_caller]
+    pub(in crate::ops) fn of(run: &CallInputs<'a>, slot: usize) -> Result<Self> {
+        match run.dtype(slot) {
+            DType::I32 => run.input(slot).map(Ids::I32),
+            _ => run.input(slot).map(Ids::I64),
         }
-    };
-}
-pub(in crate::ops) use ids;
+    }
 
-impl Ids<'_> {
     pub(in crate::ops) fn len(&self) -> usize {
         match self {
             Ids::I32(ids) => ids.rows(),

@@ -1,14 +1,7 @@
 //! `int8_embedding`: the operator `embedding` for prediction, with a table of 8-bit integers.
 
-use ndarray::array;
-
-use super::ids::{self, ids};
-use crate::error::Result;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::{Attributes, CheckCase, Cost, Extent, Forward, InferShape, Op, RowValue, Work};
-use crate::tensor::{DType, Variable};
-use crate::with_float;
+use super::ids::{self, Ids};
+use crate::ops::prelude::*;
 
 operator! {
     /// Looks up the row of a table of 8-bit integers for each id in `ids`, for prediction.
@@ -84,7 +77,7 @@ impl Op for Int8Embedding {
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let mut out = run.output::<T>(Int8Embedding::OUT)?;
-    let ids = ids!(run, Int8Embedding::IDS);
+    let ids = Ids::of(run, Int8Embedding::IDS)?;
     let (codes, scales) = (run.input::<i8>(Int8Embedding::CODES)?, run.input::<T>(Int8Embedding::SCALE)?);
     for (row, out) in out.iter_mut().enumerate() {
         let id = ids.place(row, codes.rows(), "codes")?;

@@ -1,14 +1,7 @@
 //! `accuracy`: the share of rows in which the label's class has the largest logit.
 
-use ndarray::array;
-
-use crate::error::Result;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowValue, Spec};
-use crate::ops::lookup::ids::{self, ids};
-use crate::tensor::{DType, Variable};
-use crate::with_float;
+use crate::ops::lookup::ids::{self, Ids};
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the accuracy: the share of the rows of `logits` `[rows, classes]` in which the label's class has the largest
@@ -83,7 +76,7 @@ impl Op for Accuracy {
 
 impl Accuracy {
     fn count<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
+        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, Ids::of(run, Self::LABELS)?);
         let (mut hits, mut rows) = (0usize, 0usize);
         for (row, logits) in logits.iter().enumerate() {
             if let Some(class) = labels.class(row, logits.len(), self.ignore_index)? {

@@ -1,13 +1,8 @@
 //! `binary_cross_entropy`, `focal_loss` and `hinge`: losses of binary classification, with one logit or score per class.
 
 use super::pointwise::{Pointwise, Weights};
-use crate::builder_methods;
-use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Float};
-use crate::operator;
-use crate::operator::Attributes;
 use crate::operator::attributes::or_default;
-use crate::program::Var;
+use crate::ops::prelude::*;
 
 /// Options of [`Builder::binary_cross_entropy_with`](crate::Builder::binary_cross_entropy_with); by default all columns and
 /// targets have the weight 1.

@@ -1,10 +1,9 @@
 //! Shared code of losses that score only a few classes per row, such as `nce`: the score of a class from a table of class
 //! weights, and the gradients of this table.
 
-use crate::error::Result;
-use crate::kernels::{Assign, Float, View, ViewMut};
-use crate::operator::{Backward, Extent, InferShape, RowBuffer, RowValue, Spec};
+use crate::operator::RowBuffer;
 use crate::ops::lookup::ids;
+use crate::ops::prelude::*;
 
 /// The input and output slots, which are the same for all operators that use a class table.
 pub(in crate::ops) const X: usize = 0;

@@ -1,12 +1,7 @@
 //! `class_clusters`: returns the cluster that contains a class, and the position of the class in the cluster.
 
-use ndarray::Array1;
-
-use crate::error::{Error, ErrorKind, Result};
-use crate::operator;
-use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, Op};
-use crate::ops::lookup::ids::{check, ids};
-use crate::tensor::{DType, Variable};
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
 
 operator! {
     /// Finds the cluster that contains each label's class, and the position of the class in the cluster, for an adaptive softmax.
@@ -67,7 +62,7 @@ impl Op for ClassClusters {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let labels = ids!(run, Self::LABELS);
+        let labels = Ids::of(run, Self::LABELS)?;
         let mut head = run.output::<i64>(Self::HEAD)?;
         let (mut cluster, mut within) = (run.output::<i64>(Self::CLUSTER)?, run.output::<i64>(Self::WITHIN)?);
         let classes = self.ends.last().copied().unwrap_or(0);

@@ -1,22 +1,12 @@
 //! `cross_entropy`: the softmax cross-entropy of each row, computed from logits and a label.
 
 use half::bf16;
-use ndarray::array;
 
-use crate::error::{Error, Result};
-use crate::kernels::{
-    Arithmetic, Assign, Float, MatrixUnit, RoundedRows, Sweep, View, ViewMut, lengthen, sweep, widen_rows,
-};
-use crate::lod::Lod;
+use crate::kernels::{MatrixUnit, RoundedRows, lengthen, widen_rows};
+use crate::operator::Fusion;
 use crate::operator::attributes::or_default;
-use crate::operator::{
-    Attributes, Backward, CallMemory, CallSizes, CheckCase, Forward, Fusion, Gradient, Hints, InferShape, Op,
-    RowValue, Spec,
-};
-use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::program::Var;
-use crate::tensor::{DType, Variable};
-use crate::{builder_methods, operator};
+use crate::ops::lookup::ids::{self, Ids};
+use crate::ops::prelude::*;
 
 /// Options of [`Builder::cross_entropy_with`](crate::Builder::cross_entropy_with); by default all rows and classes have the
 /// weight 1.
@@ -218,7 +208,7 @@ impl Op for SoftmaxCrossEntropy {
 impl SoftmaxCrossEntropy {
     fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (logits, unit) = (run.input::<T>(Self::LOGITS)?, run.run().unit);
-        let rows = Rows::new(*self, logits, ids!(run, Self::LABELS), run.optional::<T>(Self::WEIGHT)?);
+        let rows = Rows::new(*self, logits, Ids::of(run, Self::LABELS)?, run.optional::<T>(Self::WEIGHT)?);
         let (loss, share) = (run.output::<T>(Self::LOSS)?, run.output::<T>(Self::SHARE)?);
         let room = run.scratch().get::<RoundedLogits<T>>().of(unit, logits.width());
         sweep(Losses { rows, room, loss, share })
@@ -234,7 +224,7 @@ impl SoftmaxCrossEntropy {
             return Ok(());
         };
         let (logits, unit) = (run.input::<T>(Self::LOGITS)?, run.run().unit);
-        let rows = Rows::new(*self, logits, ids!(run, Self::LABELS), run.optional::<T>(Self::WEIGHT)?);
+        let rows = Rows::new(*self, logits, Ids::of(run, Self::LABELS)?, run.optional::<T>(Self::WEIGHT)?);
         let room = run.scratch().get::<RoundedLogits<T>>().of(unit, logits.width());
         sweep(Slopes { rows, room, dloss, dlogits, assign })
     }

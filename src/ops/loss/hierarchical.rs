@@ -2,15 +2,8 @@
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
 use super::sampled;
-use crate::error::{Error, Result};
-use crate::kernels::Float;
-use crate::operator::{
-    Backward, CheckCase, Forward, Gradient, Hints, InferShape, Op, RowValue, Spec, StorageBound,
-};
-use crate::ops::lookup::ids::{Ids, ids};
-use crate::tensor::StorageKind;
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::ops::lookup::ids::Ids;
+use crate::ops::prelude::*;
 
 /// A binary tree over the classes, for a [hierarchical sigmoid](crate::Builder::hierarchical_sigmoid).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -204,7 +197,7 @@ impl HierarchicalSigmoid {
     }
 
     fn losses<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, labels) = (run.input::<T>(X)?, ids!(run, LABELS));
+        let (x, labels) = (run.input::<T>(X)?, Ids::of(run, LABELS)?);
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
         let mut out = run.output::<T>(LOSS)?;
         for (row, x) in x.iter().enumerate() {
@@ -221,7 +214,7 @@ impl HierarchicalSigmoid {
 
     fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
-        let labels = ids!(run, LABELS);
+        let labels = Ids::of(run, LABELS)?;
         gradients::<T>(run, self.depth(), &mut |_, row, x, add| {
             let class = self.class(&labels, row)?;
             self.path::<T>(class, |node, sign| {

@@ -2,27 +2,15 @@
 //! chunk of the logits in memory.
 
 use half::bf16;
-use ndarray::{Array1, array};
 
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
-use crate::error::Result;
 use crate::kernels::{
-    Arithmetic, Assign, Cpu, Float, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, ResultMatrix,
-    RoundedRows, SUM_ROWS, Sweep, Transpose, View, ViewMut, WeightGradient, affine, affine_gradient, cpu,
-    cut, helpers, join_measured, rows_to_widen, sweep, widen_rows,
+    Cpu, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, ResultMatrix, RoundedRows, SUM_ROWS, Transpose,
+    WeightGradient, affine, affine_gradient, affine_gradient_bytes, cpu, cut, helpers, join_measured,
+    lengthen, most, rows_to_widen, widen_rows,
 };
-use crate::kernels::{affine_gradient_bytes, lengthen, most};
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, Hints, InferShape, Op, Pass, Prepare,
-    RowValue, Spec, Work,
-};
-use crate::operator::{CallMemory, CallSizes, RunFacts};
-use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::lookup::ids::{self, Ids};
+use crate::ops::prelude::*;
 use columns::{LogitsRoom, by_columns, columns_at_once};
 
 mod columns;
@@ -116,7 +104,7 @@ impl Op for LinearCrossEntropy {
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => {
             let loss = run.output::<T>(Self::LOSS)?;
-            let (x, weight, labels) = (run.left_matrix::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
+            let (x, weight, labels) = (run.left_matrix::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, Ids::of(run, Self::LABELS)?);
             let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),
@@ -140,7 +128,7 @@ impl Op for LinearCrossEntropy {
                 [dx, dw, db].into_iter().flatten().for_each(|(to, assign)| assign.put_nothing(to));
                 return Ok(());
             };
-            let (x, weight, labels) = (run.left_matrix::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, ids!(run, Self::LABELS));
+            let (x, weight, labels) = (run.left_matrix::<T>(Self::X)?, run.input::<T>(Self::WEIGHT)?, Ids::of(run, Self::LABELS)?);
             let shared = RowInputs {
                 bias: run.optional::<T>(Self::BIAS)?.map(|bias| bias.row(0)),
                 target: Target::new(self.ignore_index, self.label_smoothing, self.transposed.shape((weight.rows(), weight.width())).1, run.optional::<T>(Self::CLASS_WEIGHTS)?),

@@ -1,13 +1,6 @@
 //! Shared code of the losses that compare x and y element by element. The loss of a row is the mean or the sum over the columns.
 
-use crate::error::Result;
-use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, DeclaredOp, Forward, Gradient, InferShape, Op, RowValue, Spec,
-};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 /// The input and output slots of all losses that implement [`Pointwise`]. Only losses with [`Pointwise::WEIGHED`] have the
 /// slots `WEIGHT` and `POSITIVE`.

@@ -1,10 +1,8 @@
 //! Losses for regression, `squared_error` and `huber`, and for distributions, `kl_divergence`.
 
 use super::pointwise::{Pointwise, Weights};
-use crate::kernels::{Arithmetic, Float};
-use crate::operator;
-use crate::operator::Attributes;
 use crate::ops::feature::norm::above_zero;
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the mean squared error of each row: loss_i = Σ_j (x_ij − y_ij)² / n, over the n columns.

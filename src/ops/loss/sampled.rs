@@ -2,20 +2,10 @@
 //! sampled classes.
 
 use super::class_table::{BIAS, LABELS, LOSS, Table, WEIGHT, X, check, gradients};
-use crate::error::{Error, Result};
-use crate::kernels::Float;
-use crate::lod::Lod;
+use crate::operator::Mode;
 use crate::operator::attributes::or_default;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, Mode, Op,
-    RowValue, Spec, StorageBound,
-};
-use crate::ops::lookup::ids::{Ids, ids};
-use crate::program::Var;
-use crate::tensor::{DType, StorageKind, Variable};
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::ops::lookup::ids::Ids;
+use crate::ops::prelude::*;
 
 /// The output slot of the sampled classes, the second output of `nce` and `sampled_softmax`.
 const SAMPLES: usize = 1;
@@ -362,7 +352,7 @@ impl Rule {
     }
 
     fn losses<T: RowValue>(self, run: &mut Forward<'_>, of_row: Loss<T>) -> Result<()> {
-        let (x, labels) = (run.input::<T>(X)?, ids!(run, LABELS));
+        let (x, labels) = (run.input::<T>(X)?, Ids::of(run, LABELS)?);
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
         let (mut loss, mut drawn) = (run.output::<T>(LOSS)?, run.output::<i64>(SAMPLES)?);
         let (classes, trains) = (table.weight.rows(), run.run().mode == Mode::Train);
@@ -396,7 +386,7 @@ impl Rule {
         let table = Table { weight: run.input::<T>(WEIGHT)?, bias: run.optional::<T>(BIAS)? };
         let (classes, trains) = (table.weight.rows(), run.run().mode == Mode::Train);
         let drawn = run.output::<i64>(SAMPLES)?;
-        let labels = ids!(run, LABELS);
+        let labels = Ids::of(run, LABELS)?;
         let mut room = std::mem::take(run.scratch().get::<Scratch<T>>());
         let outcome = gradients::<T>(run, self.samples + 1, &mut |_, row, x, add| {
             let label = class_of(&labels, row, classes)?;

@@ -1,13 +1,7 @@
 //! Cosine similarity of two rows, `cosine_similarity`, and losses of pairs, `cosine_loss` and `margin_ranking`.
 
 use super::pointwise::one_each;
-use crate::error::Result;
-use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
-use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Backward, CheckCase, Forward, Gradient, InferShape, Op, RowValue, Spec};
-use crate::tensor::Variable;
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::ops::prelude::*;
 
 operator! {
     /// Cosine similarity of row i of x and row i of y: out_i = x_i · y_i / (‖x_i‖ · ‖y_i‖), one number per row.

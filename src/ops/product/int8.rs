@@ -1,18 +1,8 @@
 //! `int8_linear`: the operator `linear` for prediction, with weights of 8-bit integers.
 
-use ndarray::{Array2, array};
-
-use crate::error::{Error, Result};
-use crate::kernels::{CodedMatrix, CodedRows, Float, MAX_CODE_ROWS, Transpose, View, coded_affine, emptied};
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    CallMemory, CallSizes, CheckCase, Cost, Extent, Forward, Hints, InferShape, Merge, Op, Prepare, RowValue,
-    RunFacts, Work,
-};
-use crate::tensor::{DType, Variable};
-use crate::with_float;
+use crate::kernels::{CodedMatrix, CodedRows, MAX_CODE_ROWS, Transpose, coded_affine, emptied};
+use crate::operator::Merge;
+use crate::ops::prelude::*;
 
 operator! {
     /// Linear layer with weights of 8-bit integers: out = x · W + b, for prediction.

@@ -1,22 +1,11 @@
 //! `linear`: multiplies the rows of a batch by a weight matrix, and adds a bias.
 
-use ndarray::{Array2, array};
-
-use crate::error::{Error, Result};
 use crate::kernels::{
-    Float, GradientRoom, MatrixUnit, PackedMatrix, RoundedRows, Transpose, View, affine, affine_gradient,
+    GradientRoom, MatrixUnit, PackedMatrix, RoundedRows, Transpose, affine, affine_gradient,
     affine_gradient_bytes, most,
 };
-use crate::lod::Lod;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, Hints, InferShape, Merge, Op, Pass,
-    Prepare, RowValue, Spec, Work,
-};
-use crate::operator::{CallMemory, CallSizes, RunFacts};
-use crate::tensor::Variable;
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::operator::Merge;
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes x · W + b from variables of the caller: `x` `[rows, in]`, `weight` `[in, out]`, `bias` `[out]`. In

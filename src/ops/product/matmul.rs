@@ -1,13 +1,7 @@
 //! `matmul`: the product of two matrices that are not batched.
 
-use crate::error::Result;
-use crate::kernels::{Assign, Float, PackedMatrix, RoundedRows, Transpose, View, ViewMut, emptied, product};
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape,
-    LodEffect, Op, Pass, RowValue, RunFacts, Spec, Work,
-};
-use crate::{builder_methods, operator, with_float};
+use crate::kernels::{PackedMatrix, RoundedRows, Transpose, emptied, product};
+use crate::ops::prelude::*;
 
 operator! {
     /// Multiplies two matrices that are not batched; each matrix is transposed first if its attribute is set.

@@ -1,15 +1,7 @@
 //! Operators on rows that hold vectors or matrices: `outer` computes a matrix from two vectors, `matvec` multiplies a matrix by
 //! a vector.
 
-use crate::error::{Error, Result};
-use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, sweep};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Cost, Extent, Forward, Gradient, InferShape, Op, Pass, Spec, Work,
-};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 /// The slots of both operators.
 const X: usize = 0;

@@ -1,12 +1,7 @@
 //! `dropout`: sets randomly chosen numbers to zero while training.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Assign, Float, View, ViewMut};
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, Hints, InferShape, Mode, Op, Spec,
-};
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::operator::Mode;
+use crate::ops::prelude::*;
 
 operator! {
     /// Dropout: while training, sets each number to zero with the probability `rate`, and multiplies all other numbers by 1 /

@@ -1,18 +1,8 @@
 //! `sequence_concat`: joins the sequences of several variables end to end.
 
-use ndarray::Array2;
-
-use crate::error::{Error, Result};
-use crate::kernels::arena::Plain;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
-    Sequences, Spec,
-};
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 use crate::ops::sequence::samples::of_lengths;
-use crate::tensor::{Variable, with_element};
-use crate::with_float;
 
 operator! {
     /// Joins sequence i of several variables end to end, for every sequence i of the last level.
@@ -84,13 +74,7 @@ impl Op for SequenceConcat {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing()
@@ -124,44 +108,26 @@ impl Op for SequenceConcat {
     }
 }
 
-/// Returns the index of the output row at which sequence `i` of variable `k` starts; there are `count` variables.
-fn place<'a>(
-    sequences: impl Fn(usize) -> Result<Sequences<'a>>,
-    (k, count): (usize, usize),
-    i: usize,
-) -> Result<usize> {
-    let mut at = 0;
-    for j in 0..count {
-        let rows = sequences(j)?.rows(i);
-        at += if j < k { rows.end } else { rows.start };
+impl RowMap for SequenceConcat {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(at)
-}
 
-fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
-    let mut out = run.output::<T>(SequenceConcat::OUT)?;
-    let (run, count) = (&*run, run.count(SequenceConcat::X));
-    let sequences = |k| run.sequences_at(SequenceConcat::X, k);
-    for k in 0..count {
-        let x = run.input_at::<T>(SequenceConcat::X, k)?;
-        for (i, rows) in sequences(k)?.iter().enumerate() {
-            let at = place(sequences, (k, count), i)?;
-            rows.enumerate().for_each(|(n, row)| out.row(at + n).copy_from_slice(x.row(row)));
-        }
+    fn uses(&self) -> Uses {
+        Uses::Once
     }
-    Ok(())
-}
 
-fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let dout = run.dout::<T>(SequenceConcat::OUT)?;
-    let count = run.count(SequenceConcat::X);
-    for k in 0..count {
-        let Some((mut dx, assign)) = run.gradient_at::<T>(SequenceConcat::X, k)? else { continue };
-        let sequences = |k| run.sequences_at(SequenceConcat::X, k);
+    fn map(&self, MapCall { run, k, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let sequences = |k| run.sequences_at(Self::X, k);
         for (i, rows) in sequences(k)?.iter().enumerate() {
-            let at = place(sequences, (k, count), i)?;
-            rows.enumerate().for_each(|(n, row)| assign.put_row(dx.row(row), dout.row(at + n)));
+            // The rows of the variables before k come first, and so do the sequences before i of all variables.
+            let mut at = 0;
+            for other in 0..run.count(Self::X) {
+                let rows = sequences(other)?.rows(i);
+                at += if other < k { rows.end } else { rows.start };
+            }
+            moved(at, Sources::Range(rows));
         }
+        Ok(())
     }
-    Ok(())
 }

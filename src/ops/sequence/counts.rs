@@ -1,7 +1,6 @@
 //! Attributes that are counts, such as a number of rows: whole numbers of at least 1.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::operator::Attributes;
+use crate::ops::prelude::*;
 
 /// Reads an attribute that is a whole number of at least 1.
 pub(in crate::ops) fn count(attributes: &Attributes, name: &str) -> Result<usize> {

@@ -1,14 +1,6 @@
 //! `cumulative_sum` over the rows of each sequence, and `cumulative_sum_features` over the columns of each row.
 
-use crate::error::Result;
-use crate::kernels::{Assign, Float, View, ViewMut};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
-};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Cumulative sum over the rows of each sequence of the last level, column by column: out_t = Σ_{u ≤ t} x_u.

@@ -1,14 +1,10 @@
 //! `sequence_enumerate`: returns the n-grams of the ids in each sequence.
 
-use ndarray::{Array1, Axis};
+use ndarray::Axis;
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::arena::Plain;
-use crate::operator;
-use crate::operator::{CheckCase, Extent, Facts, Forward, InferShape, LodEffect, Op};
 use crate::ops::lookup::ids::check;
+use crate::ops::prelude::*;
 use crate::ops::sequence::counts::count;
-use crate::tensor::{DType, Element, Number, Variable};
 
 operator! {
     /// Returns the n-grams of each sequence of the last level, with n = `window`: row t of the output is id t and the next n −

@@ -1,14 +1,10 @@
 //! `sequence_erase`: removes listed ids from sequences.
 
-use ndarray::{Array1, Axis};
+use ndarray::Axis;
 
-use crate::error::Result;
-use crate::kernels::arena::Plain;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Spec};
-use crate::ops::lookup::ids::{check, ids};
-use crate::tensor::{DType, Variable};
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
+use crate::ops::row_map::{self, MapCall, Moved, RowList, RowMap, Uses};
 
 operator! {
     /// Removes the ids in `tokens` from `x`; the sequences of the last level become shorter.
@@ -66,7 +62,7 @@ impl Op for SequenceErase {
     }
 
     fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
-        let (ids, sequences) = (ids!(run, Self::X), run.sequences(Self::X)?);
+        let (ids, sequences) = (Ids::of(run, Self::X)?, run.sequences(Self::X)?);
         let offsets = run.offsets(0);
         let mut end = 0;
         offsets.push(end);
@@ -78,10 +74,7 @@ impl Op for SequenceErase {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        match run.dtype(Self::X) {
-            DType::I32 => self.kept::<i32>(run),
-            _ => self.kept::<i64>(run),
-        }
+        row_map::forward(self, run)
     }
 
     #[cfg(feature = "testing")]
@@ -105,11 +98,21 @@ impl SequenceErase {
     fn keeps(&self, id: i64) -> bool {
         self.tokens.binary_search(&id).is_err()
     }
+}
 
-    fn kept<T: Plain + Into<i64>>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-        let kept = x.iter().filter(|row| self.keeps(row[0].into()));
-        out.iter_mut().zip(kept).for_each(|(out, row)| out.copy_from_slice(row));
+impl RowMap for SequenceErase {
+    fn x(&self) -> usize {
+        Self::X
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Ascending
+    }
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let (ids, mut kept) = (Ids::of(run, Self::X)?, RowList::new(moved));
+        (0..ids.len()).filter(|&row| self.keeps(ids.get(row))).for_each(|row| kept.push(row));
+        kept.finish();
         Ok(())
     }
 }
@@ -117,7 +120,7 @@ impl SequenceErase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::{Literal, Operand};
+    use crate::operator::Literal;
 
     #[test]
     fn errors_say_what_is_wrong() -> Result<()> {

@@ -1,20 +1,8 @@
 //! `sequence_expand`: repeats each row or sequence of one variable; the numbers of copies are the lengths of the sequences of
 //! another variable.
 
-use std::ops::Range;
-
-use ndarray::Array2;
-
-use crate::error::{Error, Result};
-use crate::kernels::Assign;
-use crate::kernels::arena::Plain;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::{
-    Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
-};
-use crate::tensor::{Variable, with_element};
-use crate::with_float;
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 
 operator! {
     /// Repeats row i of `x`, or sequence i of the last level of `x`. The number of copies is the length of sequence i in the
@@ -105,13 +93,7 @@ impl Op for SequenceExpand {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => self.expand::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => self.gradient::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing()
@@ -159,54 +141,39 @@ impl SequenceExpand {
     fn level(&self, levels: usize) -> usize {
         self.ref_level.unwrap_or(levels.saturating_sub(1))
     }
+}
 
-    /// Calls `copy` once for each copy, with the range of rows of x to copy, and the index of the output row at which the copy
-    /// starts.
-    fn copies(
-        &self,
-        x: &Spec,
-        x_lod: Option<&Lod>,
-        y: Option<&Lod>,
-        mut copy: impl FnMut(Range<usize>, usize),
-    ) -> Result<()> {
-        let y = y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?;
+impl RowMap for SequenceExpand {
+    fn x(&self) -> usize {
+        Self::X
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Often
+    }
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let y = run.lod(Self::Y).ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?;
         let level = self.level(y.levels());
         // Whole sequences of x are copied if x has more levels than y has above `ref_level`; else rows are copied.
-        let sequences = if x.lod.len() > level { x_lod.map(Lod::offsets) } else { None };
+        let whole = run.input_spec(Self::X).lod.len() > level;
+        let sequences = if whole { run.lod(Self::X).map(|lod| lod.offsets()) } else { None };
         let mut at = 0;
         for (i, times) in y.lengths(level)?.enumerate() {
-            let rows = sequences.map_or(i..i + 1, |offsets| offsets[i]..offsets[i + 1]);
-            for _ in 0..times {
-                let len = rows.len();
-                copy(rows.clone(), at);
-                at += len;
+            match sequences {
+                None => {
+                    moved(at, Sources::Repeated(i, times));
+                    at += times;
+                }
+                Some(offsets) => {
+                    for _ in 0..times {
+                        moved(at, Sources::Range(offsets[i]..offsets[i + 1]));
+                        at += offsets[i + 1] - offsets[i];
+                    }
+                }
             }
         }
         Ok(())
-    }
-
-    fn expand<T: Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-        let lod = |slot| run.lod(slot).map(|lod| &**lod);
-        self.copies(run.input_spec(Self::X), lod(Self::X), lod(Self::Y), |rows, at| {
-            for (k, row) in rows.enumerate() {
-                out.row(at + k).copy_from_slice(x.row(row));
-            }
-        })
-    }
-
-    fn gradient<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let dout = run.dout::<T>(Self::OUT)?;
-        let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-        if assign == Assign::Write {
-            dx.fill(T::ZERO);
-        }
-        let lod = |slot| run.lod(slot).map(|lod| &**lod);
-        self.copies(run.input_spec(Self::X), lod(Self::X), lod(Self::Y), |rows, at| {
-            for (k, row) in rows.enumerate() {
-                dx.row(row).iter_mut().zip(dout.row(at + k)).for_each(|(dx, &d)| *dx += d);
-            }
-        })
     }
 }
 
@@ -233,13 +200,9 @@ fn repeat(x: &[usize], y: &[usize], offsets: &mut Vec<usize>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
-    use crate::operator::DeclaredOp;
     use crate::operator::call::Direct;
     use crate::program::Builder;
-    use crate::tensor::DType;
 
     #[test]
     fn rows_get_the_lod_of_y_itself() -> Result<()> {

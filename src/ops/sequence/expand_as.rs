@@ -1,18 +1,7 @@
 //! `sequence_expand_as`: repeats row i of a variable for every row of sequence i of another variable.
 
-use ndarray::Array2;
-
-use crate::error::Result;
-use crate::kernels::Assign;
-use crate::kernels::arena::Plain;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
-    Pieces, RowValue, Spec,
-};
-use crate::tensor::{Dense, Variable, with_element};
-use crate::with_float;
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 
 operator! {
     /// Repeats row i of `x` for every row of sequence i in the last level of `y`.
@@ -63,13 +52,7 @@ impl Op for SequenceExpandAs {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing()
@@ -92,26 +75,19 @@ impl Op for SequenceExpandAs {
     }
 }
 
-fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, mut out) = (run.input::<T>(SequenceExpandAs::X)?, run.output::<T>(SequenceExpandAs::OUT)?);
-    for (x, rows) in x.iter().zip(run.sequences(SequenceExpandAs::Y)?.iter()) {
-        for row in rows {
-            out.row(row).copy_from_slice(x);
-        }
+impl RowMap for SequenceExpandAs {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(())
-}
 
-fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let dout = run.dout::<T>(SequenceExpandAs::OUT)?;
-    let Some((mut dx, assign)) = run.gradient::<T>(SequenceExpandAs::X)? else { return Ok(()) };
-    if assign == Assign::Write {
-        dx.fill(T::ZERO);
+    fn uses(&self) -> Uses {
+        Uses::Often
     }
-    for (dx, rows) in dx.iter_mut().zip(run.sequences(SequenceExpandAs::Y)?.iter()) {
-        for row in rows {
-            dx.iter_mut().zip(dout.row(row)).for_each(|(dx, &d)| *dx += d);
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        for (row, copies) in run.sequences(Self::Y)?.iter().enumerate() {
+            moved(copies.start, Sources::Repeated(row, copies.len()));
         }
+        Ok(())
     }
-    Ok(())
 }

@@ -1,22 +1,10 @@
 //! `sequence_filter` keeps the rows for which a condition is true; `sequence_place` puts the kept rows back at their old
 //! positions.
 
-use std::sync::Arc;
-
-use ndarray::Array1;
-
 use super::samples::of_lengths;
-use crate::error::{Error, Result};
-use crate::kernels::{Assign, Float};
-use crate::lod::Lod;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
-    RowValue, Spec,
-};
 use crate::ops::elementwise::select::{CONDITIONS, Condition};
-use crate::tensor::{DType, Variable, with_element};
-use crate::{builder_methods, operator, with_float};
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowList, RowMap, Uses};
 
 operator! {
     /// Filters several variables: keeps the rows for which `keep` is not 0, in the order of the rows. The sequences of the last
@@ -151,7 +139,7 @@ impl Op for SequenceFilter {
     }
 
     fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
-        let (keep, sequences) = (condition!(run, Self::KEEP), run.sequences(Self::KEEP)?);
+        let (keep, sequences) = (Condition::of(run, Self::KEEP)?, run.sequences(Self::KEEP)?);
         let offsets = run.offsets(0);
         let mut end = 0;
         offsets.push(end);
@@ -162,33 +150,10 @@ impl Op for SequenceFilter {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let keep = condition!(run, Self::KEEP);
-        for k in 0..run.count(Self::X) {
-            with_element!(run.input_spec_at(Self::X, k).dtype, T => {
-                let (x, mut out) = (run.input_at::<T>(Self::X, k)?, run.output_at::<T>(Self::OUT, k)?);
-                let kept = (0..x.rows()).filter(|&row| keep.holds(row));
-                out.iter_mut().zip(kept).for_each(|(out, row)| out.copy_from_slice(x.row(row)));
-            });
-        }
-        Ok(())
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::KEEP)
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        let keep = condition!(run, Self::KEEP);
-        for k in 0..run.count(Self::X) {
-            match run.input_spec_at(Self::X, k).dtype {
-                DType::F32 => returned::<f32>(run, k, keep)?,
-                DType::F64 => returned::<f64>(run, k, keep)?,
-                // Variables that hold no floats get no gradient.
-                _ => {}
-            }
-        }
-        Ok(())
     }
 
     #[cfg(feature = "testing")]
@@ -205,19 +170,23 @@ impl Op for SequenceFilter {
     }
 }
 
-/// Computes the gradient of variable `k`: the output's gradient in the rows that were kept, 0 in all other rows.
-fn returned<T: RowValue>(run: &mut Backward<'_>, k: usize, keep: Condition<'_>) -> Result<()> {
-    let dout = run.output_gradient_at::<T>(SequenceFilter::OUT, k)?;
-    let Some((mut dx, assign)) = run.gradient_at::<T>(SequenceFilter::X, k)? else { return Ok(()) };
-    let mut kept = dout.iter().flat_map(|dout| dout.iter());
-    for (row, dx) in dx.iter_mut().enumerate() {
-        match keep.holds(row).then(|| kept.next()).flatten() {
-            Some(dout) => assign.put_row(dx, dout),
-            None if assign == Assign::Write => dx.fill(T::ZERO),
-            None => {}
-        }
+impl RowMap for SequenceFilter {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(())
+
+    fn uses(&self) -> Uses {
+        Uses::Ascending
+    }
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let (keep, mut kept) = (Condition::of(run, Self::KEEP)?, RowList::new(moved));
+        let rows = run.sequences(Self::KEEP)?.offsets();
+        let rows = 0..rows[rows.len() - 1] - rows[0];
+        rows.filter(|&row| keep.holds(row)).for_each(|row| kept.push(row));
+        kept.finish();
+        Ok(())
+    }
 }
 
 impl Op for SequencePlace {
@@ -238,41 +207,10 @@ impl Op for SequencePlace {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            let (x, mut out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-            let (keep, of_x) = (condition!(run, Self::KEEP), run.sequences(Self::X)?);
-            for (i, rows) in run.sequences(Self::KEEP)?.iter().enumerate() {
-                let (from, places) = (of_x.rows(i), rows.clone().filter(|&row| keep.holds(row)).count());
-                if from.len() != places {
-                    let expected = format!("{places} rows of `x`, one per position that `keep` keeps");
-                    return Err(Error::new(format!("sequence {i}"), expected, from.len().to_string()));
-                }
-                let mut from = from;
-                for row in rows {
-                    match keep.holds(row).then(|| from.next()).flatten() {
-                        Some(taken) => out.row(row).copy_from_slice(x.row(taken)),
-                        None => out.row(row).fill(T::ZERO),
-                    }
-                }
-            }
-            Ok(())
-        })
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::KEEP)
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => {
-            let Some(dout) = run.output_gradient::<T>(Self::OUT)? else { return Ok(()) };
-            let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-            let keep = condition!(run, Self::KEEP);
-            let places = (0..dout.rows()).filter(|&row| keep.holds(row));
-            dx.iter_mut().zip(places).for_each(|(dx, row)| assign.put_row(dx, dout.row(row)));
-            Ok(())
-        })
     }
 
     #[cfg(feature = "testing")]
@@ -294,10 +232,38 @@ impl Op for SequencePlace {
     }
 }
 
+impl RowMap for SequencePlace {
+    fn x(&self) -> usize {
+        Self::X
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Ascending
+    }
+
+    fn scatters(&self) -> bool {
+        true
+    }
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let (keep, of_x) = (Condition::of(run, Self::KEEP)?, run.sequences(Self::X)?);
+        let mut kept = RowList::new(moved);
+        for (i, rows) in run.sequences(Self::KEEP)?.iter().enumerate() {
+            let (from, places) = (of_x.rows(i), rows.clone().filter(|&row| keep.holds(row)).count());
+            if from.len() != places {
+                let expected = format!("{places} rows of `x`, one per position that `keep` keeps");
+                return Err(Error::new(format!("sequence {i}"), expected, from.len().to_string()));
+            }
+            rows.filter(|&row| keep.holds(row)).for_each(|row| kept.push(row));
+        }
+        kept.finish();
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::Operand;
 
     #[test]
     fn a_sequence_with_too_few_rows_is_named() -> Result<()> {

@@ -1,10 +1,6 @@
 //! `lod_of`: returns the lengths of the sequences of a variable as a variable.
 
-use crate::error::Result;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op};
-use crate::tensor::{DType, Variable};
+use crate::ops::prelude::*;
 
 operator! {
     /// Returns the lengths of the sequences in the last level of `x`, one i64 per sequence.

@@ -1,20 +1,10 @@
 //! `lod_reset` and `lod_append` keep the rows of a variable, and change how the rows are divided into sequences.
 
-use ndarray::{Array1, Array2};
-
-use crate::error::{Error, Result};
-use crate::kernels::arena::Plain;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
-    RowValue, Spec,
-};
-use crate::ops::lookup::ids::{check, ids};
+use crate::ops::conversion::assign::{copy, copy_back};
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 use crate::ops::sequence::samples::of_lengths;
-use crate::tensor::{Dense, Variable, with_element};
-use crate::with_float;
 
 operator! {
     /// Divides the rows of `x` into the sequences of `y`, and ignores the previous sequences of `x`.
@@ -97,21 +87,7 @@ impl Op for LodReset {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => {
-            let (x, out) = (run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?);
-            if x.rows() != out.rows() {
-                let expected = format!("{}, as many as `y` has", out.rows());
-                return Err(Error::new("rows of `x`", expected, x.rows().to_string()));
-            }
-            copy(x, out)
-        });
-        Ok(())
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => passed::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing()
@@ -134,6 +110,26 @@ impl Op for LodReset {
             })?);
         }
         Ok(samples)
+    }
+}
+
+impl RowMap for LodReset {
+    fn x(&self) -> usize {
+        Self::X
+    }
+
+    fn uses(&self) -> Uses {
+        Uses::Once
+    }
+
+    fn map(&self, MapCall { run, height, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let rows = run.lod(Self::Y).map_or(0, |lod| lod.rows());
+        if height != rows {
+            let expected = format!("{rows}, as many as `y` has");
+            return Err(Error::new("rows of `x`", expected, height.to_string()));
+        }
+        moved(0, Sources::Range(0..height));
+        Ok(())
     }
 }
 
@@ -166,7 +162,7 @@ impl Op for LodAppend {
     }
 
     fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
-        let (lengths, sequences) = (ids!(run, Self::LENGTHS), run.sequences(Self::X)?);
+        let (lengths, sequences) = (Ids::of(run, Self::LENGTHS)?, run.sequences(Self::X)?);
         let pieces = run.sequences(Self::LENGTHS)?;
         let offsets = run.offsets(0);
         offsets.push(0);
@@ -186,12 +182,11 @@ impl Op for LodAppend {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => copy(run.input::<T>(Self::X)?, run.output::<T>(Self::OUT)?));
-        Ok(())
+        copy(run)
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => passed::<T>(run))
+        copy_back(run)
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -231,23 +226,9 @@ fn unlike(i: usize, rows: usize, got: &str) -> Error {
     )
 }
 
-fn copy<T: Plain>(x: crate::kernels::View<'_, T>, mut out: crate::kernels::ViewMut<'_, T>) {
-    out.iter_mut().zip(x.iter()).for_each(|(out, x)| out.copy_from_slice(x));
-}
-
-/// Computes the gradient of an operator that copies its first input to the output: the input's gradient is the output's
-/// gradient.
-fn passed<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    if let (Some(dout), Some((dx, assign))) = (run.output_gradient::<T>(0)?, run.gradient::<T>(0)?) {
-        assign.put_rows(dx, dout);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::Operand;
 
     fn said(kind: &str, x: &[Vec<f64>], slot: &str, other: &[Vec<i64>]) -> Result<String> {
         let operands = [

@@ -1,13 +1,7 @@
 //! `sequence_mask`: makes the mask of padded sequences, 1 at the rows of a sequence and 0 at padding.
 
-use ndarray::Array1;
-
-use crate::error::{Error, Result};
-use crate::kernels::arena::Plain;
-use crate::operator;
-use crate::operator::{CheckCase, Extent, Forward, InferShape, Op};
-use crate::ops::lookup::ids::{check, ids};
-use crate::tensor::{DType, Element, Number, Variable, with_element};
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
 
 operator! {
     /// Returns the mask of padded sequences: 1 at the positions of a sequence's rows, 0 after its end.
@@ -72,7 +66,7 @@ impl Op for SequenceMask {
 }
 
 fn mask<T: Plain + Element>(run: &mut Forward<'_>) -> Result<()> {
-    let lengths = ids!(run, SequenceMask::LENGTHS);
+    let lengths = Ids::of(run, SequenceMask::LENGTHS)?;
     let mut out = run.output::<T>(SequenceMask::OUT)?;
     let [zero, one] = [0, 1].map(|number| T::from_number(Number::Integer(number)));
     for (i, out) in out.iter_mut().enumerate() {

@@ -1,22 +1,10 @@
 //! `sequence_pad` and `sequence_unpad`: convert sequences to arrays padded to one length, and back.
 
-use std::ops::Range;
+use ndarray::Array3;
 
-use ndarray::{Array1, Array2, Array3};
-
-use crate::error::{Error, Result};
-use crate::kernels::Assign;
-use crate::kernels::arena::Plain;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
-    RowValue, Spec,
-};
-use crate::ops::lookup::ids::{Ids, check, ids};
-use crate::tensor::{DType, Dense, Element, Number, Variable, with_element};
-use crate::with_float;
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
+use crate::ops::row_map::{self, MapCall, Moved, RowMap, Sources, Uses};
 
 operator! {
     /// Pads each sequence in the last level of `x` to `length` positions, with `pad_value` after the rows of the
@@ -123,11 +111,16 @@ impl Op for SequencePad {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => self.padded::<T>(run))
+        row_map::forward(self, run)?;
+        let mut lengths = run.output::<i64>(Self::LENGTHS)?;
+        for (length, rows) in lengths.iter_mut().zip(run.sequences(Self::X)?.iter()) {
+            length[0] = rows.len() as i64;
+        }
+        Ok(())
     }
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => self.gradients::<T>(run))
+        row_map::backward(self, run)
     }
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
@@ -148,44 +141,30 @@ impl Op for SequencePad {
     }
 }
 
-impl SequencePad {
-    /// Returns the range of elements that sequence `i` fills in a padded row; each position has `width` elements.
-    fn places(&self, i: usize, rows: &Range<usize>, width: usize) -> Result<Range<usize>> {
-        if rows.len() > self.length {
-            let expected = format!("at most {} rows, the length to pad to", self.length);
-            return Err(Error::new(format!("sequence {i}"), expected, rows.len().to_string()));
-        }
-        Ok(0..rows.len() * width)
+impl RowMap for SequencePad {
+    fn x(&self) -> usize {
+        Self::X
     }
 
-    fn padded<T: Plain + Element>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (x, sequences) = (run.input::<T>(Self::X)?, run.sequences(Self::X)?);
-        let (mut out, mut lengths) = (run.output::<T>(Self::OUT)?, run.output::<i64>(Self::LENGTHS)?);
-        let padding = T::from_number(Number::Float(self.pad_value));
-        for (i, rows) in sequences.iter().enumerate() {
-            let places = self.places(i, &rows, x.width())?;
-            lengths.row(i)[0] = rows.len() as i64;
-            let (to, rest) = out.row(i).split_at_mut(places.end);
-            for (to, row) in to.chunks_exact_mut(x.width().max(1)).zip(rows) {
-                to.copy_from_slice(x.row(row));
-            }
-            rest.fill(padding);
-        }
-        Ok(())
+    fn uses(&self) -> Uses {
+        Uses::Ascending
     }
 
-    fn gradients<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
-        let Some((mut dx, assign)) = run.gradient::<T>(Self::X)? else { return Ok(()) };
-        let Some(dout) = run.output_gradient::<T>(Self::OUT)? else {
-            assign.put_nothing(dx);
-            return Ok(());
-        };
-        let width = dx.width();
+    fn scatters(&self) -> bool {
+        true
+    }
+
+    fn padding(&self) -> f64 {
+        self.pad_value
+    }
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
         for (i, rows) in run.sequences(Self::X)?.iter().enumerate() {
-            let from = &dout.row(i)[self.places(i, &rows, width)?];
-            for (from, row) in from.chunks_exact(width.max(1)).zip(rows) {
-                assign.put_row(dx.row(row), from);
+            if rows.len() > self.length {
+                let expected = format!("at most {} rows, the length to pad to", self.length);
+                return Err(Error::new(format!("sequence {i}"), expected, rows.len().to_string()));
             }
+            moved(rows.start, Sources::Parts(i, rows.len()));
         }
         Ok(())
     }
@@ -217,7 +196,7 @@ impl Op for SequenceUnpad {
     }
 
     fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
-        let (lengths, places) = (ids!(run, Self::LENGTHS), places(run.input_spec(Self::X)));
+        let (lengths, places) = (Ids::of(run, Self::LENGTHS)?, places(run.input_spec(Self::X)));
         let offsets = run.offsets(0);
         let mut end = 0;
         offsets.push(end);
@@ -228,13 +207,7 @@ impl Op for SequenceUnpad {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => unpadded::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => unpadded_gradient::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::LENGTHS)
@@ -262,7 +235,7 @@ impl Op for SequenceUnpad {
 }
 
 /// Returns the number of positions in a padded row: the second dimension of `x`.
-fn places(x: &Spec) -> usize {
+pub(super) fn places(x: &Spec) -> usize {
     x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
 }
 
@@ -275,44 +248,30 @@ fn length(lengths: &Ids<'_>, i: usize, places: usize) -> Result<usize> {
     })
 }
 
-fn unpadded<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, lengths) = (run.input::<T>(SequenceUnpad::X)?, ids!(run, SequenceUnpad::LENGTHS));
-    let (mut out, places) = (run.output::<T>(SequenceUnpad::OUT)?, places(run.input_spec(SequenceUnpad::X)));
-    let (mut at, width) = (0, out.width());
-    for (i, x) in x.iter().enumerate() {
-        for place in 0..length(&lengths, i, places)? {
-            out.row(at).copy_from_slice(&x[place * width..(place + 1) * width]);
-            at += 1;
-        }
+impl RowMap for SequenceUnpad {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(())
-}
 
-fn unpadded_gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let dout = run.dout::<T>(SequenceUnpad::OUT)?;
-    let (lengths, places) = (ids!(run, SequenceUnpad::LENGTHS), places(run.input_spec(SequenceUnpad::X)));
-    let Some((mut dx, assign)) = run.gradient::<T>(SequenceUnpad::X)? else { return Ok(()) };
-    let (mut at, width) = (0, dout.width());
-    for (i, dx) in dx.iter_mut().enumerate() {
-        let length = length(&lengths, i, places)?;
-        let (to, rest) = dx.split_at_mut(length * width);
-        for to in to.chunks_exact_mut(width.max(1)) {
-            assign.put_row(to, dout.row(at));
-            at += 1;
-        }
-        if assign == Assign::Write {
-            rest.fill(T::ZERO);
-        }
+    fn uses(&self) -> Uses {
+        Uses::Ascending
     }
-    Ok(())
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let (lengths, places) = (Ids::of(run, Self::LENGTHS)?, places(run.input_spec(Self::X)));
+        let mut at = 0;
+        for i in 0..lengths.len() {
+            let length = length(&lengths, i, places)?;
+            moved(at, Sources::Parts(i, length));
+            at += length;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use ndarray::array;
-
     use super::*;
-    use crate::operator::Operand;
 
     #[test]
     fn lengths_that_do_not_fit_name_their_sequence() -> Result<()> {

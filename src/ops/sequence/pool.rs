@@ -1,22 +1,11 @@
 //! `sequence_pool`: pools the rows of each sequence to one row.
 
-use std::ops::Range;
-
 use half::bf16;
 
 use super::pool_kind::{EarlierRows, Pool};
 use super::pool_piece::SequencePoolPiece;
-use crate::error::Result;
-use crate::kernels::arena::Plain;
-use crate::kernels::{Assign, Float, View, exceeds};
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Backward, CheckCase, DeclaredOp, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, Pieces,
-    RowValue, Spec,
-};
-use crate::tensor::Variable;
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::kernels::exceeds;
+use crate::ops::prelude::*;
 
 operator! {
     /// Pooling: reduces each sequence of the last level to one row, with `pad_value` for an empty sequence.
@@ -225,15 +214,9 @@ fn add<T: Float>(to: &mut [T], from: &[T]) {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use ndarray::array;
-
     use super::*;
-    use crate::lod::Lod;
-    use crate::operator::Operand;
     use crate::operator::call::Direct;
-    use crate::tensor::{Dense, Storage};
+    use crate::tensor::Storage;
 
     fn gradient(pool: Pool, before: Option<f64>) -> Result<Vec<f64>> {
         let x = array![[1.0, 2.0], [1.0, 3.0], [9.0, 9.0]];

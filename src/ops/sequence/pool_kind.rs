@@ -1,11 +1,8 @@
 //! Kinds of pooling: how `sequence_pool` reduces the rows of a sequence to one row.
 
-use std::ops::Range;
-
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Float, View, exceeds};
-use crate::operator::Attributes;
+use crate::kernels::exceeds;
 use crate::operator::attributes::Attribute;
+use crate::ops::prelude::*;
 
 /// Pooling: the reduction of the rows of a sequence to one row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,15 +1,8 @@
 //! `sequence_pool_piece`: pools sequences that arrive piece by piece at inference.
 
-use ndarray::Array1;
-
 use super::pool_kind::{EarlierRows, Pool};
-use crate::error::{Error, ErrorKind, Result};
-use crate::operator;
 use crate::operator::attributes::Attribute;
-use crate::operator::sample::numbers;
-use crate::operator::{Attributes, CheckCase, Facts, Forward, InferShape, LodEffect, Op, RowValue};
-use crate::tensor::{DType, Dense, Variable};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Pools sequences that arrive piece by piece; the result equals the result of `sequence_pool` on the whole

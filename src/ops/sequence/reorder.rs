@@ -1,21 +1,9 @@
 //! `reorder_by_rank`: sorts the sequences of a batch by length, the longest first.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
-use ndarray::Array2;
-
-use crate::error::{Error, Result};
-use crate::kernels::arena::Plain;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
-    Spec,
-};
-use crate::tensor::{Dense, Variable, with_element};
-use crate::with_float;
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 
 operator! {
     /// Sorts the top-level sequences of `x` by the lengths of `y`'s sequences, the longest first.
@@ -96,13 +84,7 @@ impl Op for ReorderByRank {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing()
@@ -157,39 +139,28 @@ fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
     Ok(entries)
 }
 
-/// Calls `each` for each row, in the order of the output, with the row's index in x and the row's index in the output.
-fn each_row(
-    x: Option<&Lod>,
-    y: Option<&Lod>,
-    order: &mut Vec<usize>,
-    mut each: impl FnMut(usize, usize),
-) -> Result<()> {
-    rank(y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?, order)?;
-    let mut at = 0;
-    for &sequence in &*order {
-        let rows = match x {
-            Some(lod) => entries(lod, sequence, lod.levels())?,
-            None => sequence..sequence + 1,
-        };
-        for row in rows {
-            each(row, at);
-            at += 1;
-        }
+impl RowMap for ReorderByRank {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(())
-}
 
-fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, mut out) = (run.input::<T>(ReorderByRank::X)?, run.output::<T>(ReorderByRank::OUT)?);
-    let [of_x, of_y] = [ReorderByRank::X, ReorderByRank::Y].map(|slot| run.lod(slot).map(|lod| &**lod));
-    let order = &mut run.scratch().get::<Order>().0;
-    each_row(of_x, of_y, order, |from, to| out.row(to).copy_from_slice(x.row(from)))
-}
+    fn uses(&self) -> Uses {
+        Uses::Once
+    }
 
-fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let dout = run.dout::<T>(ReorderByRank::OUT)?;
-    let Some((mut dx, assign)) = run.gradient::<T>(ReorderByRank::X)? else { return Ok(()) };
-    let [of_x, of_y] = [ReorderByRank::X, ReorderByRank::Y].map(|slot| run.lod(slot).map(|lod| &**lod));
-    let order = &mut run.scratch().get::<Order>().0;
-    each_row(of_x, of_y, order, |from, to| assign.put_row(dx.row(from), dout.row(to)))
+    fn map(&self, MapCall { run, scratch, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let [x, y] = [Self::X, Self::Y].map(|slot| run.lod(slot));
+        let order = &mut scratch.get::<Order>().0;
+        rank(y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?, order)?;
+        let mut at = 0;
+        for &sequence in &*order {
+            let rows = match x {
+                Some(lod) => entries(lod, sequence, lod.levels())?,
+                None => sequence..sequence + 1,
+            };
+            moved(at, Sources::Range(rows.clone()));
+            at += rows.len();
+        }
+        Ok(())
+    }
 }

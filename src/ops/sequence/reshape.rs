@@ -1,19 +1,8 @@
 //! `sequence_reshape`: divides the numbers of each sequence into rows of another width.
 
-use ndarray::Array2;
-
-use crate::error::{Error, Result};
-use crate::kernels::arena::Plain;
-use crate::kernels::{View, ViewMut};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
-};
+use crate::ops::prelude::*;
 use crate::ops::sequence::counts::count;
 use crate::ops::sequence::samples::of_lengths;
-use crate::tensor::{Variable, with_element};
-use crate::with_float;
 
 operator! {
     /// Reshapes each sequence of the last level to rows of `width` numbers; the numbers of a sequence keep their order.
@@ -154,7 +143,6 @@ fn gradient<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::{Attributes, Operand};
 
     #[test]
     fn a_width_that_does_not_divide_names_its_sequence() -> Result<()> {

@@ -1,16 +1,7 @@
 //! `sequence_reverse`: reverses the rows of each sequence.
 
-use ndarray::Array2;
-
-use crate::error::Result;
-use crate::kernels::arena::Plain;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
-};
-use crate::tensor::{Variable, with_element};
-use crate::with_float;
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 
 operator! {
     /// Reverses the rows of each sequence of the last level.
@@ -49,13 +40,7 @@ impl Op for SequenceReverse {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing()
@@ -74,23 +59,17 @@ impl Op for SequenceReverse {
     }
 }
 
-fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, mut out) = (run.input::<T>(SequenceReverse::X)?, run.output::<T>(SequenceReverse::OUT)?);
-    for rows in run.sequences(SequenceReverse::X)?.iter() {
-        for (from, to) in rows.clone().rev().zip(rows) {
-            out.row(to).copy_from_slice(x.row(from));
-        }
+impl RowMap for SequenceReverse {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(())
-}
 
-fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let dout = run.dout::<T>(SequenceReverse::OUT)?;
-    let Some((mut dx, assign)) = run.gradient::<T>(SequenceReverse::X)? else { return Ok(()) };
-    for rows in run.sequences(SequenceReverse::X)?.iter() {
-        for (from, to) in rows.clone().rev().zip(rows) {
-            assign.put_row(dx.row(to), dout.row(from));
-        }
+    fn uses(&self) -> Uses {
+        Uses::Once
     }
-    Ok(())
+
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        run.sequences(Self::X)?.iter().for_each(|rows| moved(rows.start, Sources::Reversed(rows)));
+        Ok(())
+    }
 }

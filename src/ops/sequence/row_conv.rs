@@ -1,16 +1,7 @@
 //! `row_conv`: look-ahead convolution, the weighted sum of each row and the next rows, column by column.
 
-use crate::error::Result;
-use crate::kernels::View;
 use crate::kernels::{ConvRows, Window, depthwise_forward, depthwise_gradient};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape, LodEffect,
-    Op, Pass, RowValue, Sequences, Spec, Work,
-};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Look-ahead convolution: the weighted sum of each row and the next rows of its sequence, column by column, as in streaming

@@ -1,9 +1,6 @@
 //! LoDs for check cases of sequence operators.
 
-use std::sync::Arc;
-
-use crate::error::Result;
-use crate::lod::Lod;
+use crate::ops::prelude::*;
 
 /// Returns a LoD with the upper levels of `lod` and a last level of sequences with the lengths `lengths`.
 pub(super) fn of_lengths(lod: &Lod, lengths: impl Iterator<Item = usize>) -> Result<Arc<Lod>> {

@@ -1,15 +1,7 @@
 //! `sequence_scatter`: adds each number of a sequence to one row of another variable, in the column given by an id.
 
-use ndarray::Array1;
-
-use crate::error::{Error, Result};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
-};
-use crate::ops::lookup::ids::{Ids, below, check, ids, index};
-use crate::tensor::{Dense, Variable};
+use crate::ops::lookup::ids::{Ids, below, check, index};
+use crate::ops::prelude::*;
 
 operator! {
     /// Adds the `updates` of sequence i to row i of `x`; the column of each update is the id in the same row of `ids`.
@@ -100,7 +92,7 @@ fn column(ids: &Ids<'_>, row: usize, width: usize) -> Result<usize> {
 }
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
-    let (x, ids) = (run.input::<T>(SequenceScatter::X)?, ids!(run, SequenceScatter::IDS));
+    let (x, ids) = (run.input::<T>(SequenceScatter::X)?, Ids::of(run, SequenceScatter::IDS)?);
     let (updates, mut out) =
         (run.input::<T>(SequenceScatter::UPDATES)?, run.output::<T>(SequenceScatter::OUT)?);
     for (i, rows) in run.sequences(SequenceScatter::IDS)?.iter().enumerate() {
@@ -119,7 +111,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         assign.put_rows(dx, dout);
     }
     let Some((mut updates, assign)) = run.gradient::<T>(SequenceScatter::UPDATES)? else { return Ok(()) };
-    let ids = ids!(run, SequenceScatter::IDS);
+    let ids = Ids::of(run, SequenceScatter::IDS)?;
     for (i, rows) in run.sequences(SequenceScatter::IDS)?.iter().enumerate() {
         for row in rows {
             assign.put(&mut updates.row(row)[0], dout.row(i)[column(&ids, row, dout.width())?]);
@@ -131,7 +123,6 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::Operand;
 
     #[test]
     fn an_id_out_of_range_is_named() -> Result<()> {

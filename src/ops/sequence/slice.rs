@@ -1,22 +1,8 @@
 //! `sequence_slice`: cuts a range of rows out of each sequence.
 
-use std::ops::Range;
-
-use ndarray::Array1;
-
-use crate::error::{Error, Result};
-use crate::kernels::Assign;
-use crate::kernels::arena::Plain;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, NewLevels, Op,
-    RowValue, Sequences, Spec,
-};
-use crate::ops::lookup::ids::{Ids, check, ids};
-use crate::tensor::{Variable, with_element};
-use crate::with_float;
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 
 // The inputs `offset` and `length` are declared before `x`, because an error about a sequence names the sequence by its
 // row in the first input.
@@ -85,7 +71,7 @@ impl Op for SequenceSlice {
 
     fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
         let (offset, length, sequences) =
-            (ids!(run, Self::OFFSET), ids!(run, Self::LENGTH), run.sequences(Self::X)?);
+            (Ids::of(run, Self::OFFSET)?, Ids::of(run, Self::LENGTH)?, run.sequences(Self::X)?);
         let offsets = run.offsets(0);
         let mut end = 0;
         offsets.push(end);
@@ -96,13 +82,7 @@ impl Op for SequenceSlice {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing().input(Self::OFFSET).input(Self::LENGTH)
@@ -157,59 +137,31 @@ fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Ra
     }
 }
 
-/// Calls `each` for each sequence, with three arguments: the sequence's rows in x, the rows of x to cut out, and the output row
-/// at which their copy starts.
-fn each_piece(
-    offset: &Ids<'_>,
-    length: &Ids<'_>,
-    sequences: Sequences<'_>,
-    mut each: impl FnMut(Range<usize>, Range<usize>, usize),
-) -> Result<()> {
-    let mut at = 0;
-    for (i, rows) in sequences.iter().enumerate() {
-        let piece = piece(offset, length, i, rows.len())?;
-        let (from, len) = (rows.start + piece.start, piece.len());
-        each(rows, from..from + len, at);
-        at += len;
+impl RowMap for SequenceSlice {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(())
-}
 
-fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
-    let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
-    let (x, mut out) = (run.input::<T>(SequenceSlice::X)?, run.output::<T>(SequenceSlice::OUT)?);
-    each_piece(&offset, &length, run.sequences(SequenceSlice::X)?, |_, piece, at| {
-        for (k, row) in piece.enumerate() {
-            out.row(at + k).copy_from_slice(x.row(row));
-        }
-    })
-}
+    fn uses(&self) -> Uses {
+        Uses::Ascending
+    }
 
-fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let dout = run.dout::<T>(SequenceSlice::OUT)?;
-    let (offset, length) = (ids!(run, SequenceSlice::OFFSET), ids!(run, SequenceSlice::LENGTH));
-    let Some((mut dx, assign)) = run.gradient::<T>(SequenceSlice::X)? else { return Ok(()) };
-    each_piece(&offset, &length, run.sequences(SequenceSlice::X)?, |rows, piece, at| {
-        for row in rows {
-            let from = piece.contains(&row).then(|| dout.row(at + row - piece.start));
-            match (from, assign) {
-                (Some(from), Assign::Write) => dx.row(row).copy_from_slice(from),
-                (None, Assign::Write) => dx.row(row).fill(T::ZERO),
-                (Some(from), Assign::Add) => dx.row(row).iter_mut().zip(from).for_each(|(dx, &d)| *dx += d),
-                (None, Assign::Add) => {}
-            }
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let (offset, length) = (Ids::of(run, Self::OFFSET)?, Ids::of(run, Self::LENGTH)?);
+        let mut at = 0;
+        for (i, rows) in run.sequences(Self::X)?.iter().enumerate() {
+            let piece = piece(&offset, &length, i, rows.len())?;
+            moved(at, Sources::Range(rows.start + piece.start..rows.start + piece.end));
+            at += piece.len();
         }
-    })
+        Ok(())
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use ndarray::array;
-
     use super::*;
     use crate::Builder;
-    use crate::operator::Operand;
-    use crate::tensor::DType;
 
     fn called(offset: Variable, length: Variable) -> String {
         let x = Variable::from_sequences(&[vec![1.0f32, 2.0, 3.0], vec![], vec![4.0, 5.0]]);

@@ -1,13 +1,7 @@
 //! `sequence_softmax`: the softmax over the rows of each sequence.
 
-use crate::error::Result;
 use crate::kernels::math;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
-};
-use crate::tensor::Variable;
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the softmax over the rows of each sequence of the last level; `x` has one number per row.

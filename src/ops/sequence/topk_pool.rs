@@ -1,16 +1,7 @@
 //! `sequence_topk_pool`: the mean of the k largest numbers in each column of each sequence.
 
-use std::ops::Range;
-
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Float, View, exceeds};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue,
-    Spec,
-};
-use crate::tensor::Variable;
+use crate::kernels::exceeds;
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the mean of the k largest numbers in each column of each sequence, for every k in `counts`. The means for all k
@@ -171,7 +162,6 @@ impl SequenceTopkPool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operator::Operand;
 
     #[test]
     fn equal_numbers_and_nan_count_in_order() -> Result<()> {

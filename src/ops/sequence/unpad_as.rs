@@ -1,19 +1,11 @@
 //! `sequence_unpad_as`: removes the padding of sequences; the LoD of another variable holds the lengths of the
 //! sequences.
 
-use ndarray::{Array2, Array3};
+use ndarray::Array3;
 
-use crate::error::{Error, Result};
-use crate::kernels::Assign;
-use crate::kernels::arena::Plain;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Attributes, Backward, CheckCase, Facts, Forward, Gradient, InferShape, LodEffect, Op, RowValue, Spec,
-};
-use crate::tensor::{Dense, Variable, with_element};
-use crate::with_float;
+use super::pad::places;
+use crate::ops::prelude::*;
+use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
 
 operator! {
     /// Removes the padding of padded sequences; sequence s becomes as long as sequence s of `y`'s last level.
@@ -65,13 +57,7 @@ impl Op for SequenceUnpadAs {
         Ok(())
     }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_element!(run.dtype(Self::X), T => forward::<T>(run))
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(Self::X), T => backward::<T>(run))
-    }
+    row_map_passes!();
 
     fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
         Gradient::reads_nothing()
@@ -97,47 +83,25 @@ impl Op for SequenceUnpadAs {
     }
 }
 
-/// Checks that the length `length` of sequence `i` is at most the number of positions in a row of `x`.
-fn fits(i: usize, length: usize, places: usize) -> Result<()> {
-    if length > places {
-        let expected = format!("at most {places}, the places of a row of `x`");
-        return Err(Error::new("length of a sequence of `y`", expected, length.to_string()).row(i));
+impl RowMap for SequenceUnpadAs {
+    fn x(&self) -> usize {
+        Self::X
     }
-    Ok(())
-}
 
-/// Returns the number of positions in a row of `x`, its second dimension.
-fn places(x: &Spec) -> usize {
-    x.shape.get(1).and_then(|places| places.known()).unwrap_or(0)
-}
-
-fn forward<T: Plain>(run: &mut Forward<'_>) -> Result<()> {
-    let places = places(run.input_spec(SequenceUnpadAs::X));
-    let (x, mut out) = (run.input::<T>(SequenceUnpadAs::X)?, run.output::<T>(SequenceUnpadAs::OUT)?);
-    let width = out.width();
-    for (i, (x, rows)) in x.iter().zip(run.sequences(SequenceUnpadAs::Y)?.iter()).enumerate() {
-        fits(i, rows.len(), places)?;
-        for (place, row) in rows.enumerate() {
-            out.row(row).copy_from_slice(&x[place * width..(place + 1) * width]);
-        }
+    fn uses(&self) -> Uses {
+        Uses::Ascending
     }
-    Ok(())
-}
 
-fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    let dout = run.dout::<T>(SequenceUnpadAs::OUT)?;
-    let places = places(run.input_spec(SequenceUnpadAs::X));
-    let Some((mut dx, assign)) = run.gradient::<T>(SequenceUnpadAs::X)? else { return Ok(()) };
-    let width = dout.width();
-    for (i, (dx, rows)) in dx.iter_mut().zip(run.sequences(SequenceUnpadAs::Y)?.iter()).enumerate() {
-        fits(i, rows.len(), places)?;
-        let (to, rest) = dx.split_at_mut(rows.len() * width);
-        for (to, row) in to.chunks_exact_mut(width.max(1)).zip(rows) {
-            assign.put_row(to, dout.row(row));
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+        let places = places(run.input_spec(Self::X));
+        for (i, rows) in run.sequences(Self::Y)?.iter().enumerate() {
+            if rows.len() > places {
+                let expected = format!("at most {places}, the places of a row of `x`");
+                let got = rows.len().to_string();
+                return Err(Error::new("length of a sequence of `y`", expected, got).row(i));
+            }
+            moved(rows.start, Sources::Parts(i, rows.len()));
         }
-        if assign == Assign::Write {
-            rest.fill(T::ZERO);
-        }
+        Ok(())
     }
-    Ok(())
 }

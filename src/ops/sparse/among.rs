@@ -1,10 +1,9 @@
 //! Finds the entries of a sparse matrix whose column is in a set of ids. The ids are, for example, the row indices of
 //! selected rows.
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Assign, Float, View};
-use crate::operator::{CsrBuffer, RowBuffer, RowValue};
+use crate::operator::{CsrBuffer, RowBuffer};
+use crate::ops::prelude::*;
 
 /// Entries of a sparse matrix with renumbered columns: the new column of an entry is the index of its old column in an
 /// ascending list of ids. The memory is kept from call to call.

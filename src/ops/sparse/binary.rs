@@ -13,21 +13,14 @@
 //! from 0 · ∞ or 0 / 0, unlike the result of dense operands. A sparse operand has a gradient at its stored numbers
 //! only; a dense operand has a dense gradient.
 
-use crate::error::Result;
-use crate::kernels::sparse::{intersection, union};
-use crate::kernels::{Assign, View, ViewMut};
-use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, DENSE, Declaration, DeclaredOp, Forward, Gradient, InferShape,
-    Kernel, Op, ROWS, ReadSlots, RowValue, Signature, Slot, Spec, StorageBound,
-};
-use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
-use crate::tensor::StorageKind;
-use crate::with_float;
-
 use super::meet::{
     DenseKernel, Entries, MANY, MeetKernel, SecondOperand, SelectedReader, Sparse, Zeros, beside, gather,
 };
 use super::samples::of_two;
+use crate::kernels::sparse::{intersection, union};
+use crate::operator::{Kernel, ReadSlots};
+use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
+use crate::ops::prelude::*;
 
 /// Slot numbers of `x`, `y` and `out`, in all operators of this file.
 const X: usize = 0;

@@ -1,14 +1,7 @@
 //! The operators `concat` and `slice` on the columns of csr matrices.
 
 use super::among::given;
-use crate::error::{Error, Result};
-use crate::operator;
-use crate::operator::sample::sparse_numbers;
-use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, Forward, Gradient, InferShape, Op, Spec, StorageBound,
-};
-use crate::tensor::{StorageKind, Variable};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 /// Slot numbers of `x` and `out`, in both operators of this file.
 const X: usize = 0;

@@ -1,17 +1,9 @@
 //! `to_dense`, `to_csr`, `to_selected_rows`: convert a variable to another storage without changing its numbers.
 
-use ndarray::array;
-
-use crate::error::Result;
-use crate::kernels::{Assign, Float, View, ViewMut};
-use crate::operator;
 use crate::operator::entries::room_for_rows;
-use crate::operator::{
-    Backward, CSR, CheckCase, CsrBuffer, DENSE, Forward, Gradient, InferShape, Op, ROWS, RowBuffer, RowValue,
-    Spec, StorageBound,
-};
-use crate::tensor::{Coo, Csr, SelectedRows, StorageKind, Variable};
-use crate::with_float;
+use crate::operator::{CsrBuffer, RowBuffer};
+use crate::ops::prelude::*;
+use crate::tensor::{Coo, Csr, SelectedRows};
 
 /// Slot numbers of `x` and `out`, in all operators of this file.
 const X: usize = 0;

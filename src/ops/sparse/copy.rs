@@ -1,17 +1,8 @@
 //! The operators `assign` and `cast` on sparse variables, which copy the stored numbers.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::Assign;
-use crate::operator;
-use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, Forward, Gradient, InferShape, Op, ROWS, RowValue, Spec,
-    StorageBound,
-};
-use crate::tensor::DType;
-use crate::with_float;
-
 use super::entrywise::numbers;
 use super::samples::of_storages;
+use crate::ops::prelude::*;
 
 /// Slot numbers of `x` and `out`, in both operators of this file.
 const X: usize = 0;

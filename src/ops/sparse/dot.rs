@@ -1,22 +1,12 @@
 //! The products `dot` and `matmul` with a sparse matrix as the left factor.
 
-use ndarray::array;
-
 use super::among::{RenumberedColumns, given, values};
 use super::linear::rows_of;
-use crate::error::{Error, Result};
 use crate::kernels::sparse::{
     Columns, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
 };
-use crate::kernels::{Assign, View, ViewMut};
-use crate::operator::sample::{numbers, sparse_numbers};
-use crate::operator::{
-    Attributes, Backward, CSR, CallMemory, CallSizes, CheckCase, Cost, DENSE, Extent, Facts, Forward,
-    Gradient, InferShape, LodEffect, Op, Pass, ROWS, RowValue, Spec, StorageBound, Work,
-};
-use crate::tensor::{SelectedRows, StorageKind, Variable};
-use crate::with_float;
-use crate::{builder_methods, operator};
+use crate::ops::prelude::*;
+use crate::tensor::SelectedRows;
 
 /// Slot numbers of `x`, `y` and `out`, in both operators of this file.
 const X: usize = 0;

@@ -4,17 +4,12 @@
 //! out = f(x) for every stored number of x. Numbers that x does not store are 0. These zeros stay 0 and get no gradient, even
 //! if f′(0) is not 0.
 
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::{Assign, View, ViewMut, helpers, join};
-use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, CsrBuffer, Declaration, DeclaredOp, Forward, Gradient, InferShape,
-    Op, ROWS, RowBuffer, RowValue, Signature, Slot, Spec, StorageBound,
-};
+use super::samples::{changed, of_storages};
+use crate::kernels::{helpers, join};
+use crate::operator::{CsrBuffer, RowBuffer};
 use crate::ops::elementwise::activation;
 use crate::ops::elementwise::unary::{Function, OverViews, SlopeSource};
-use crate::with_float;
-
-use super::samples::{changed, of_storages};
+use crate::ops::prelude::*;
 
 /// Slot numbers of `x` and `out`, in all operators of this file.
 const X: usize = 0;

@@ -1,20 +1,12 @@
 //! The operator `linear` on csr rows: the product of the rows and a weight matrix, plus a bias.
 
-use ndarray::{Array2, array};
-
 use super::among::{RenumberedColumns, given, values};
-use crate::error::Result;
 use crate::kernels::sparse::{Columns, csr_dense, sampled_product};
-use crate::kernels::{Assign, Float, MatrixUnit, Transpose, View, ViewMut, affine_gradient};
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Backward, CSR, CallMemory, CallSizes, CheckCase, Cost, DENSE, Forward, Gradient, InferShape, Op, Pass,
-    ROWS, RowBuffer, RowValue, Spec, StorageBound, Work,
-};
+use crate::kernels::{MatrixUnit, Transpose, affine_gradient};
+use crate::operator::RowBuffer;
+use crate::ops::prelude::*;
 use crate::ops::product::linear::product_of;
-use crate::tensor::{SelectedRows, StorageKind, Variable};
-use crate::with_float;
+use crate::tensor::SelectedRows;
 
 operator! {
     /// Linear layer on csr rows: out = x · W + b; the output is dense. The weights W are dense or selected rows.

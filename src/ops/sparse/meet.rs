@@ -1,11 +1,11 @@
 //! Kernels of binary functions with at least one sparse operand. A kernel computes the result row by row, at the stored numbers
 //! of the sparse operand or at all positions.
 
-use crate::error::Result;
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Assign, View, ViewMut, helpers, join};
-use crate::operator::{CsrBuffer, RowBuffer, RowValue};
+use crate::kernels::{helpers, join};
+use crate::operator::{CsrBuffer, RowBuffer};
 use crate::ops::elementwise::arithmetic::{Combine, Elements};
+use crate::ops::prelude::*;
 
 /// With fewer numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 16;

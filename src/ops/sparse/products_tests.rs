@@ -1,17 +1,11 @@
 //! Tests that products of sparse matrices, gathered rows, and concatenated or sliced columns equal the results of the
 //! dense operators on the same numbers. The matrices have entries at random positions.
 
-use std::sync::Arc;
-
-use ndarray::{Array1, Array2};
-
-use crate::error::Result;
 use crate::kernels::random::{RowStream, fill_uniform};
 use crate::operator::call::Direct;
-use crate::operator::sample::numbers;
-use crate::operator::{Attributes, Operand, RunFacts};
 use crate::ops::catalogue;
-use crate::tensor::{Csr, Dense, SelectedRows, Storage, StorageKind, Variable};
+use crate::ops::prelude::*;
+use crate::tensor::{Csr, SelectedRows, Storage};
 
 /// Makes a matrix in which about `dense` percent of the positions have entries; every fifth row and every seventh column is
 /// empty.

@@ -1,16 +1,10 @@
 //! `random_projection`: the product of a sparse matrix and a matrix of random signs; the signs are computed, not stored.
 
 use super::among::given;
-use crate::error::{Error, Result};
 use crate::kernels::projection::{project_csr_row, project_gradient};
 use crate::kernels::sparse::CsrView;
-use crate::kernels::{Assign, Float, View, ViewMut, helpers, join};
-use crate::operator;
-use crate::operator::{
-    Backward, CSR, CheckCase, Cost, Forward, Gradient, InferShape, Op, Pass, RowValue, Spec, Work,
-};
-use crate::tensor::StorageKind;
-use crate::with_float;
+use crate::kernels::{helpers, join};
+use crate::ops::prelude::*;
 
 /// With fewer signs than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 17;

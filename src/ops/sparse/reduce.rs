@@ -1,20 +1,9 @@
 //! Sums and means of sparse variables, and `sum_rows` of variables in any storage.
 
-use ndarray::array;
-
-use crate::error::{Error, Result};
-use crate::kernels::Float;
-use crate::operator;
-use crate::operator::{
-    Attributes, Backward, CSR, CallMemory, CallSizes, CheckCase, DENSE, Declaration, DeclaredOp, Facts,
-    Forward, Gradient, Hints, InferShape, LodEffect, Op, ROWS, RowValue, Signature, Slot, Spec, StorageBound,
-};
-use crate::ops::feature::reduce::{self, Reduction};
-use crate::tensor::StorageKind;
-use crate::with_float;
-
 use super::entrywise::numbers;
 use super::samples::of_storages;
+use crate::ops::feature::reduce::{self, Reduction};
+use crate::ops::prelude::*;
 
 /// Slot numbers of `x` and `out`, in all operators of this file.
 const X: usize = 0;

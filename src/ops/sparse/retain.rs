@@ -1,19 +1,9 @@
 //! `retain`: keeps only the rows of a sparse table whose row numbers are in a list of ids.
 
-use ndarray::array;
-
 use super::among::values;
-use crate::error::Result;
-use crate::kernels::Assign;
-use crate::operator;
-use crate::operator::sample::{numbers, sparse_numbers};
-use crate::operator::{
-    Attributes, Backward, CSR, CheckCase, DENSE, Extent, Facts, Forward, Gradient, InferShape, LodEffect, Op,
-    ROWS, RowValue, Spec, StorageBound,
-};
-use crate::ops::lookup::ids::{self, ids};
-use crate::tensor::{SelectedRows, Variable};
-use crate::with_float;
+use crate::ops::lookup::ids::{self, Ids};
+use crate::ops::prelude::*;
+use crate::tensor::SelectedRows;
 
 operator! {
     /// Keeps the rows of `x` whose indices are in `ids`; all other rows become zero and are not stored. The height of the table
@@ -107,7 +97,7 @@ struct IdSet(Vec<i64>);
 
 impl IdSet {
     fn find(&mut self, run: &Forward<'_>) -> Result<()> {
-        let (ids, spec) = (ids!(run, Retain::IDS), run.input_spec(Retain::X));
+        let (ids, spec) = (Ids::of(run, Retain::IDS)?, run.input_spec(Retain::X));
         let height = spec.shape.first().and_then(|height: &Extent| height.known()).unwrap_or(0);
         self.0.clear();
         for row in 0..ids.len() {

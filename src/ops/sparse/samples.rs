@@ -1,13 +1,8 @@
 //! Check cases of operators on sparse variables.
 
-use ndarray::{Array2, array};
-
-use crate::error::Result;
-use crate::operator::sample::{numbers, sparse_numbers};
-use crate::operator::{Attributes, CheckCase};
-use crate::tensor::{Coo, Csr, Dense, SelectedRows, Storage, Variable};
-
 use super::meet::Zeros;
+use crate::ops::prelude::*;
+use crate::tensor::{Coo, Csr, SelectedRows, Storage};
 
 /// Makes check cases with a variable `x` of four columns in every storage that is not dense. `add` binds further operands to
 /// each check case.

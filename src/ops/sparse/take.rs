@@ -1,20 +1,9 @@
 //! `take_rows`: gathers rows of a sparse matrix by ids.
 
-use ndarray::array;
-
 use super::among::values;
-use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::Assign;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::{numbers, sparse_numbers};
-use crate::operator::{
-    Backward, CSR, CheckCase, Cost, DENSE, Facts, Forward, Gradient, InferShape, LodEffect, Op, ROWS,
-    RowValue, Spec, Work,
-};
-use crate::ops::lookup::ids::{self, ids};
-use crate::tensor::{SelectedRows, StorageKind, Variable};
-use crate::with_float;
+use crate::ops::lookup::ids::{self, Ids};
+use crate::ops::prelude::*;
+use crate::tensor::SelectedRows;
 
 operator! {
     /// Gathers the rows of `x` at `ids`, which may be repeated: out_i = x\[ids_i\]. The output is csr, with the rows and the
@@ -137,7 +126,7 @@ impl Op for TakeRows {
 
 fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     run.fill_csr(TakeRows::OUT, |run, out| {
-        let (ids, width) = (ids!(run, TakeRows::IDS), run.input_spec(TakeRows::X).width());
+        let (ids, width) = (Ids::of(run, TakeRows::IDS)?, run.input_spec(TakeRows::X).width());
         let out = out.fill::<T>(width);
         out.indptr.push(0);
         match (run.csr(TakeRows::X), run.rows(TakeRows::X)) {
@@ -175,7 +164,7 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
             dx.fill(T::ZERO);
         }
         let Some(dout) = run.output_gradient_csr(TakeRows::OUT) else { return Ok(()) };
-        let (ids, dout) = (ids!(run, TakeRows::IDS), dout.view::<T>()?);
+        let (ids, dout) = (Ids::of(run, TakeRows::IDS)?, dout.view::<T>()?);
         for row in 0..ids.len() {
             let (_, dout) = dout.row(row);
             let from = match (run.csr(TakeRows::X), run.rows(TakeRows::X)) {

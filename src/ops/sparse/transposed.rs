@@ -2,20 +2,11 @@
 
 use super::among::{RenumberedColumns, given, values};
 use super::linear::rows_of;
-use crate::error::Result;
-use crate::kernels::Assign;
 use crate::kernels::sparse::{
     Columns, CsrMut, CsrView, SparseRoom, csr_csr, csr_dense, sampled_left, sampled_product, sampled_right,
 };
-use crate::operator;
 use crate::operator::entries::room_for_rows;
-use crate::operator::sample::{numbers, sparse_numbers};
-use crate::operator::{
-    Attributes, Backward, CSR, CallMemory, CallSizes, CheckCase, Cost, DENSE, Facts, Forward, Gradient,
-    InferShape, LodEffect, Op, Pass, RowValue, Spec, Work,
-};
-use crate::tensor::{StorageKind, Variable};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Multiplies a transposed csr matrix by another matrix: out = xᵀ · d, a sum over all rows of the batch. `x` is

@@ -1,13 +1,7 @@
 //! `ctc_align`: merges repeated classes of frames and drops blanks.
 
-use ndarray::Array1;
-
-use crate::error::Result;
-use crate::kernels::arena::Plain;
-use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, NewLevels, Op, Spec};
-use crate::ops::lookup::ids::{Ids, check, ids};
-use crate::tensor::{DType, Dense, Variable};
-use crate::{builder_methods, operator};
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
 
 builder_methods! { CtcGreedy, Builder, Var;
     /// Greedy CTC decoding: takes the likeliest class of each frame, merges repeats, then drops blanks
@@ -79,7 +73,7 @@ impl Op for CtcAlign {
     }
 
     fn levels(&self, run: &mut NewLevels<'_>) -> Result<()> {
-        let (ids, sequences) = (ids!(run, Self::IDS), run.sequences(Self::IDS)?);
+        let (ids, sequences) = (Ids::of(run, Self::IDS)?, run.sequences(Self::IDS)?);
         let offsets = run.offsets(0);
         let mut end = 0;
         offsets.push(end);
@@ -125,7 +119,7 @@ impl CtcAlign {
 
     fn said<T: Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (ids, rows, mut out) =
-            (ids!(run, Self::IDS), run.input::<T>(Self::IDS)?, run.output::<T>(Self::OUT)?);
+            (Ids::of(run, Self::IDS)?, run.input::<T>(Self::IDS)?, run.output::<T>(Self::OUT)?);
         let sequences = run.sequences(Self::IDS)?;
         let said = sequences.iter().flat_map(|of| {
             let (ids, first) = (&ids, of.start);

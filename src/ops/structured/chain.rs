@@ -1,13 +1,8 @@
 //! The inputs that all operators on linear chains (`linear_chain_crf`, `crf_marginals`, `viterbi_decode`) have, and check cases
 //! for these operators.
 
-use ndarray::Array1;
-
-use crate::error::{Error, Result};
 use crate::kernels::{ChainRoom, Transitions};
-use crate::operator::sample::numbers;
-use crate::operator::{Attributes, CallMemory, CallSizes, CheckCase, Forward, InferShape, RowValue, Spec};
-use crate::tensor::Variable;
+use crate::ops::prelude::*;
 
 /// Slot numbers of the inputs `emissions` and `transitions`, in all operators on linear chains.
 pub(super) const EMISSIONS: usize = 0;

@@ -1,20 +1,10 @@
 //! `linear_chain_crf`: the negative log-likelihood of a sequence's tags under a conditional random field.
 
-use std::ops::Range;
-
 use super::HEAVY;
 use super::chain::{self, EMISSIONS, TRANSITIONS};
-use crate::error::{Error, Result};
-use crate::kernels::{
-    Assign, ChainRoom, PairSums, Transitions, View, ViewMut, helpers, join, log_sum, marginals,
-};
-use crate::operator;
-use crate::operator::{
-    Backward, CheckCase, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op, RowValue, Sequences,
-    Spec,
-};
-use crate::operator::{CallMemory, CallSizes, Pass};
-use crate::ops::lookup::ids::{self, Ids, ids};
+use crate::kernels::{ChainRoom, PairSums, Transitions, helpers, join, log_sum, marginals};
+use crate::ops::lookup::ids::{self, Ids};
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the cost of the tags of each sequence under a linear-chain conditional random field (CRF): −ln of the
@@ -139,7 +129,7 @@ const WORTH_A_THREAD: usize = 1 << 18;
 
 impl LinearChainCrf {
     fn costs<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (emissions, tags) = (run.input::<T>(EMISSIONS)?, ids!(run, Self::TAGS));
+        let (emissions, tags) = (run.input::<T>(EMISSIONS)?, Ids::of(run, Self::TAGS)?);
         let mut cost = run.output::<T>(Self::COST)?;
         let mut rooms = std::mem::take(run.scratch().get::<Rooms>());
         let transitions = chain::prepare::<T>(run, &self.forbidden, &mut rooms.transitions)?;
@@ -161,7 +151,7 @@ impl LinearChainCrf {
 
     fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let dcost = run.dout::<T>(Self::COST)?;
-        let (emissions, tags) = (run.input::<T>(EMISSIONS)?, ids!(run, Self::TAGS));
+        let (emissions, tags) = (run.input::<T>(EMISSIONS)?, Ids::of(run, Self::TAGS)?);
         let sequences = run.sequences(EMISSIONS)?;
         let (demissions, dtransitions) = (run.gradient::<T>(EMISSIONS)?, run.gradient::<T>(TRANSITIONS)?);
         let threads = run.run().threads;

@@ -1,19 +1,9 @@
 //! `ctc_loss`: the loss of a sequence of labels if the alignment of the labels with the frames is unknown.
 
 use super::HEAVY;
-use std::ops::Range;
-
-use crate::error::{Error, Result};
-use crate::kernels::{Assign, CtcRoom, ctc, ctc_gradient, emptied};
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Backward, CallMemory, CallSizes, CheckCase, Facts, Forward, Gradient, Hints, InferShape, LodEffect, Op,
-    RowValue, Spec,
-};
-use crate::ops::lookup::ids::{self, Ids, ids};
-use crate::tensor::{Dense, Variable};
+use crate::kernels::{CtcRoom, ctc, ctc_gradient, emptied};
+use crate::ops::lookup::ids::{self, Ids};
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the connectionist temporal classification (CTC) loss of each sequence: −ln p(labels), where p sums over all
@@ -175,7 +165,7 @@ impl CtcLoss {
     }
 
     fn costs<T: RowValue>(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
+        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, Ids::of(run, Self::LABELS)?);
         let mut cost = run.output::<T>(Self::COST)?;
         let frames = run.sequences(Self::LOGITS)?;
         let rows = run.sequences(Self::LABELS)?;
@@ -194,7 +184,7 @@ impl CtcLoss {
     fn slopes<T: RowValue>(&self, run: &mut Backward<'_>) -> Result<()> {
         let dcost = run.dout::<T>(Self::COST)?;
         let Some((mut dlogits, assign)) = run.gradient::<T>(Self::LOGITS)? else { return Ok(()) };
-        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, ids!(run, Self::LABELS));
+        let (logits, labels) = (run.input::<T>(Self::LOGITS)?, Ids::of(run, Self::LABELS)?);
         let (frames, rows) = (run.sequences(Self::LOGITS)?, run.sequences(Self::LABELS)?);
         let Rooms { mut room, mut path } = std::mem::take(run.scratch().get::<Rooms>());
         for (sequence, (frames, rows)) in frames.iter().zip(rows.iter()).enumerate() {

@@ -1,16 +1,10 @@
 //! `edit_distance`: the smallest number of edits that transform a sequence into its reference.
 
-use ndarray::Array1;
-
 use super::HEAVY;
 use super::ctc::same_sequences;
-use crate::error::{Error, Result};
 use crate::kernels::edit_distance;
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::{CallMemory, CallSizes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op};
-use crate::ops::lookup::ids::{check, ids};
-use crate::tensor::{DType, Dense, Variable};
+use crate::ops::lookup::ids::{Ids, check};
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the edit distance of each sequence to its reference: the fewest insertions, deletions and substitutions of one
@@ -68,7 +62,7 @@ impl Op for EditDistance {
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        let (found, reference) = (ids!(run, Self::FOUND), ids!(run, Self::REFERENCE));
+        let (found, reference) = (Ids::of(run, Self::FOUND)?, Ids::of(run, Self::REFERENCE)?);
         let sequences = run.sequences(Self::FOUND)?.iter().zip(run.sequences(Self::REFERENCE)?.iter());
         let mut out = run.output::<f32>(Self::OUT)?;
         for (sequence, (of_found, of_reference)) in sequences.enumerate() {

@@ -2,12 +2,8 @@
 
 use super::HEAVY;
 use super::chain::{self, EMISSIONS};
-use crate::error::Result;
 use crate::kernels::{ChainRoom, Transitions, marginals};
-use crate::operator;
-use crate::operator::{CallMemory, CallSizes};
-use crate::operator::{CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue};
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the marginal probability of each tag in each row of a sequence under a [linear-chain conditional random

@@ -2,14 +2,8 @@
 
 use super::HEAVY;
 use super::chain::{self, EMISSIONS};
-use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::{BestPaths, Transitions, best_paths};
-use crate::operator;
-use crate::operator::{
-    Attributes, CallMemory, CallSizes, CheckCase, Facts, Forward, Hints, InferShape, LodEffect, Op, RowValue,
-};
-use crate::tensor::DType;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 /// The maximum of n, the number of paths per sequence.
 const MOST: usize = 4096;

@@ -14,7 +14,7 @@ use crate::operator::{
     Arity, Attributes, CallMemory, CallSizes, CheckCase, DENSE_OR_CSR, Declaration, Facts, Forward,
     InferShape, Literal, LodEffect, Op, Operators, Spec,
 };
-use crate::ops::lookup::ids::ids;
+use crate::ops::lookup::ids::Ids;
 use crate::tensor::{DType, Variable};
 
 operator! {
@@ -148,7 +148,7 @@ fn read_ids(run: &Forward<'_>, to: &mut Vec<i64>) -> Result<()> {
         to.extend_from_slice(csr.indices());
         return Ok(());
     }
-    let ids = ids!(run, Settle::IDS);
+    let ids = Ids::of(run, Settle::IDS)?;
     to.extend((0..ids.len()).map(|row| ids.get(row)));
     Ok(())
 }

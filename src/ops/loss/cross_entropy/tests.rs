@@ -1,15 +1,10 @@
 //! Tests that compare `cross_entropy` with numbers from PyTorch and with the formula, and tests of edge cases.
 
-use std::sync::Arc;
-
-use ndarray::array;
-
 use super::*;
-use crate::operator::Operand;
 use crate::operator::call::Direct;
 use crate::ops::Pool;
+use crate::ops::prelude::*;
 use crate::program::{Builder, Initializer};
-use crate::tensor::{DType, Dense};
 
 fn call(op: SoftmaxCrossEntropy, operands: &[Operand]) -> Result<Vec<Variable>> {
     let op: Arc<dyn Op> = Arc::new(op);

@@ -4,10 +4,10 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use crate::kernels::{
-    Assign, Cpu, Float, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose, View, ViewMut,
-    affine, cpu, cut, join, join_measured,
+    Cpu, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose, affine, cpu, cut, join,
+    join_measured,
 };
-use crate::operator::RowValue;
+use crate::ops::prelude::*;
 
 /// Scratch memory of a thread: packed columns of W, if W is not packed for the logits, and, in bf16, rounded rows, and a few rows
 /// of logits in f32.

@@ -1,17 +1,10 @@
 //! `cross_entropy_share`: the weight of each row in the mean loss of `linear_cross_entropy`, computed without the logits.
 
-use ndarray::{Array1, Array2, array};
-
 use super::sizes;
-use crate::error::Result;
-use crate::kernels::{Float, Transpose};
-use crate::lod::Lod;
-use crate::operator;
-use crate::operator::{CheckCase, Facts, Forward, InferShape, LodEffect, Op, Spec};
-use crate::ops::lookup::ids::{self, ids};
+use crate::kernels::Transpose;
+use crate::ops::lookup::ids::{self, Ids};
 use crate::ops::loss::cross_entropy::{Target, smoothing};
-use crate::tensor::Variable;
-use crate::with_float;
+use crate::ops::prelude::*;
 
 operator! {
     /// Computes the share of each row, which is the row's weight in the mean loss: share_i = w_y, the weight of the class y (1
@@ -60,7 +53,7 @@ impl Op for Share {
             let weight = run.input_spec(Self::WEIGHT);
             let (_, classes) = self.transposed.shape((weight.shape[0].known().unwrap_or(0), weight.width()));
             let target = Target::<T>::new(self.ignore_index, self.label_smoothing, classes, run.optional::<T>(Self::CLASS_WEIGHTS)?);
-            let labels = ids!(run, Self::LABELS);
+            let labels = Ids::of(run, Self::LABELS)?;
             for (row, share) in run.output::<T>(Self::SHARE)?.iter_mut().enumerate() {
                 share[0] = target.class(&labels, row)?.map_or(T::ZERO, |class| target.weight(class));
             }

@@ -1,8 +1,7 @@
 //! The context of a convolution: the rows that the convolution reads for an output row, and the groups of columns.
 
-use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::Window;
-use crate::operator::Attributes;
+use crate::ops::prelude::*;
 use crate::ops::sequence::counts::{count, count_or_one};
 
 /// The largest allowed distance between the current row and a row of its context. This limit prevents an overflow of

@@ -4,24 +4,13 @@ mod context;
 
 pub use context::Context;
 
-use ndarray::Array2;
-
-use crate::error::Result;
-use crate::kernels::{
-    ConvGradient, ConvRoom, ConvRows, Float, GradientRoom, MatrixUnit, PackedMatrix, Transpose, View,
-    affine_gradient, conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward,
-    depthwise_gradient, depthwise_padding_gradient,
-};
-use crate::operator::sample::numbers;
-use crate::operator::{
-    Backward, CallMemory, CallSizes, CheckCase, Cost, Extent, Facts, Forward, Gradient, Hints, InferShape,
-    LodEffect, Op, Pass, Prepare, RowValue, RunFacts, Sequences, Spec, Work,
-};
-use crate::tensor::Variable;
-use crate::with_float;
-use crate::{builder_methods, operator};
-
 use super::counts::{count, count_or_one};
+use crate::kernels::{
+    ConvGradient, ConvRoom, ConvRows, GradientRoom, MatrixUnit, PackedMatrix, Transpose, affine_gradient,
+    conv_forward, conv_gradient, conv_padding_gradient, depthwise_forward, depthwise_gradient,
+    depthwise_padding_gradient,
+};
+use crate::ops::prelude::*;
 use context::{near, window};
 
 operator! {
