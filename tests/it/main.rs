@@ -37,6 +37,7 @@ mod fixture;
 mod fuse;
 mod generator;
 mod golden;
+mod golden_rules;
 // The programs have the line breaks of their pages.
 #[rustfmt::skip]
 mod guide;
