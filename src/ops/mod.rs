@@ -103,7 +103,7 @@ macro_rules! catalogue {
         /// Returns the registry of all operators of this crate. Another crate adds its own operators with [`Registry::add`].
         pub fn catalogue() -> Registry {
             let mut registry = Registry::empty();
-            for entry in [$($(OperatorEntry::of::<$op>()),*),*] {
+            for entry in [$($(OperatorEntry::of::<$op>()),*),*].into_iter().chain(update::RULES.map(|of| of())) {
                 if let Err(error) = registry.insert(entry) {
                     unreachable!("the catalogue lists an operator twice: {error}");
                 }
@@ -302,7 +302,7 @@ catalogue! {
         sparse::convert::ToSelectedRows,
     }
     // No model calls these operators by name. They are the sparse kernels, which replace dense operators of the lists
-    // above; the operator for carried states; and the parameter updates.
+    // above; the operator for carried states; and operators beside the update rules, which `update/mod.rs` lists.
     [] {
         SparseBinary<arithmetic::Add>,
         SparseBinary<arithmetic::Sub>,
@@ -329,28 +329,13 @@ catalogue! {
         sparse::copy::SparseAssign,
         sparse::copy::SparseCast,
         conversion::carry::Carry,
-        update::adadelta::Adadelta,
-        update::adagrad::Adagrad,
-        update::adam::Adam,
-        update::adamax::Adamax,
-        update::amsgrad::AmsGrad,
         update::average::AverageWeights,
         update::clip_gradient::ClipGradient,
-        update::ftrl::Ftrl,
         update::global_norm::GlobalNorm,
         update::global_norm::ScaleGradient,
         update::history::UpdateHistory,
-        update::lamb::Lamb,
         update::learning_rate::LearningRate,
-        update::lion::Lion,
-        update::nadam::NAdam,
-        update::rmsprop::RmsProp,
-        update::rmsprop::RmsPropCentred,
-        update::rmsprop::RmsPropCentredMomentum,
-        update::rmsprop::RmsPropMomentum,
         update::settle::Settle,
-        update::sgd::Momentum,
-        update::sgd::Sgd,
     }
 }
 

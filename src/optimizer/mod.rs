@@ -25,24 +25,30 @@
 //! ```
 
 mod average;
+mod declare;
 mod options;
 mod rate;
 mod rules;
 mod settle;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, feature = "testing", doc))]
+mod variants;
 
 use std::panic::Location;
 
 pub use crate::ops::update::rule::SparseMode;
 pub use crate::ops::update::schedule::Schedule;
 pub(crate) use average::{average, averages};
+pub use declare::AnyOptimizer;
 pub use options::{Group, Options};
 pub use rate::RATE_SCALE;
 use rate::{LEARNING_RATE, own};
 pub(crate) use rate::{adjustable, base_rate, other_past, take_rate};
-pub use rules::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, RmsProp, Sgd};
+pub use rules::*;
 pub(crate) use settle::row_selections;
+#[cfg(any(test, feature = "testing", doc))]
+pub use variants::OptimizerVariant;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Attributes, BlockId, Debt, Registry, Spec, VarId};

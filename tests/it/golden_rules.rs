@@ -99,7 +99,8 @@ fn resumed() -> String {
     trainer.resume(fixture("update_kinds_v1.ckpt")).unwrap();
     trainer.fit(&loader(), &loader(), Until::Epochs(3)).unwrap();
     let parameters = trainer.scope().names().map(str::to_owned).collect::<Vec<_>>();
-    let line = |name: &String| format!("resumed {name} {:016x}\n", hash(&trainer.scope().value(name).unwrap()));
+    let line =
+        |name: &String| format!("resumed {name} {:016x}\n", hash(&trainer.scope().value(name).unwrap()));
     parameters.iter().map(line).collect()
 }
 

@@ -7,7 +7,8 @@ use ndarray::{Array2, Ix2, arr0, array};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::op::{Attributes, Spec};
 use unpadded::optimizer::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lamb, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
+    Adam, AnyOptimizer, Group, Lamb, Optimizer, OptimizerKind, OptimizerVariant, Options, Schedule, Sgd,
+    SparseMode,
 };
 use unpadded::program::{BlockId, Initializer, VarDesc, VarId, VarKind, VarRole};
 use unpadded::store::{Consistency, Key, KeyValueStore, LocalStore, LocalWorker, Rule};
@@ -235,21 +236,18 @@ impl Whole {
 }
 
 /// Rules that update rows by themselves, each with the setting for gradients of selected rows.
-pub(crate) fn rules() -> Vec<Box<dyn Optimizer>> {
-    vec![
-        Box::new(Sgd::new(0.1)),
-        Box::new(Sgd::new(0.1).momentum(0.9).nesterov().lazy()),
-        Box::new(Adagrad::new(0.1).clip_value(0.5)),
-        Box::new(Adam::new(0.1).lazy().schedule(Schedule::step(3, 0.5))),
-        Box::new(Adam::new(0.1).amsgrad().lazy()),
-        Box::new(AdamW::new(0.1).lazy()),
-        Box::new(Adamax::new(0.1).lazy()),
-        Box::new(NAdam::new(0.1).lazy()),
-        Box::new(RmsProp::new(0.1).centred().lazy()),
-        Box::new(Adadelta::new(0.1).lazy()),
-        Box::new(Ftrl::new(0.1).lazy()),
-        Box::new(Lion::new(0.1).lazy()),
-    ]
+pub(crate) fn rules() -> Vec<AnyOptimizer> {
+    let options: [fn(&mut Options); 3] =
+        [|_| {}, |of| of.clip_value = Some(0.5), |of| of.schedule = Schedule::step(3, 0.5)];
+    let rules = OptimizerKind::variants().into_iter().filter(OptimizerVariant::is_by_rows);
+    let rules = rules.zip(options.iter().cycle());
+    let made = |(of, change): (OptimizerVariant, &fn(&mut Options))| {
+        of.with(|options| {
+            change(options);
+            options.mode = SparseMode::Lazy;
+        })
+    };
+    rules.map(made).collect()
 }
 
 /// In shards or whole, a rule has the bits that it has in a program.
@@ -258,11 +256,11 @@ fn every_rule_is_that_of_a_program() {
     for optimizer in rules() {
         for storage in [StorageKind::Dense, StorageKind::SelectedRows] {
             let start = Dense::from(numbers((9, 4), 1));
-            let mut whole = Whole::new(&*optimizer, &start, storage);
+            let mut whole = Whole::new(&optimizer, &start, storage);
             let mut workers = [1, 2, 4].map(|shards| alone(&store(shards)));
             for worker in &mut workers {
                 worker.init(&key("t"), start.clone().into()).unwrap();
-                worker.set_rule(&key("t"), rule(&*optimizer)).unwrap();
+                worker.set_rule(&key("t"), rule(&optimizer)).unwrap();
             }
             let mut last = start;
             for step in 0..8 {

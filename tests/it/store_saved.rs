@@ -49,7 +49,7 @@ fn a_store_goes_on_where_it_was_saved() {
     let owing = exact_rules().into_iter().map(|rule| (rule, true));
     for (optimizer, owes) in rules().into_iter().map(|rule| (rule, false)).chain(owing) {
         let mut worker = alone(&store(3));
-        keys(&mut worker, &*optimizer);
+        keys(&mut worker, &optimizer);
         (0..5).for_each(|step| push(&mut worker, step));
         worker.save(&file).unwrap();
         let bytes = fs::read(&file).unwrap();
@@ -58,7 +58,7 @@ fn a_store_goes_on_where_it_was_saved() {
         let end = all(&mut worker);
         for shards in [1, 3, 4] {
             let mut other = alone(&store(shards));
-            keys(&mut other, &*optimizer);
+            keys(&mut other, &optimizer);
             push(&mut other, 100);
             other.restore(&file).unwrap();
             same(&all(&mut other), &saved);

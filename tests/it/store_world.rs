@@ -110,7 +110,7 @@ fn same(one: &[Dense], two: &[Dense]) {
 #[test]
 fn ranks_are_workers_to_the_bit() {
     for optimizer in rules().into_iter().chain(exact_rules()) {
-        let rule = rule(&*optimizer);
+        let rule = rule(&optimizer);
         for size in [1, 2, 3] {
             let expected = workers(size, |number, mut worker| {
                 if number == 0 {

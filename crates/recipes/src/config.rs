@@ -7,7 +7,7 @@ pub use super::sections::Config;
 use super::sections::{
     DataConfig, DecodingConfig, ModelConfig, RunConfig, SettingRules, Task, TextConfig, TrainingConfig,
 };
-use super::settings::{SettingKey, Value};
+use super::settings::{SettingKey, Value, optimizers};
 
 impl Config {
     /// Returns the default config of a task, suited to a few thousand texts.
@@ -90,7 +90,7 @@ impl Config {
                 text += &format!("\n[{section}]\n");
             }
             if comments {
-                text += &format!("#{}\n", key.doc);
+                text += &format!("#{}\n", key.doc.replace("[`OptimizerKind`]", &optimizers()));
             }
             match get(self) {
                 Some(value) => text += &format!("{} = {value}\n", key.name),

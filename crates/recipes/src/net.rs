@@ -4,15 +4,13 @@ use unpadded::data::{Limits, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, init};
 use unpadded::ndarray::Array2;
 use unpadded::ops::CrossEntropy;
-use unpadded::optimizer::{
-    Adadelta, Adagrad, Adam, AdamW, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
-};
+use unpadded::optimizer::{AnyOptimizer, Group, Schedule, SparseMode};
 use unpadded::train::{Averaging, Plateau, Trainer};
 use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, memory};
 use unpadded_text::{WordVectors, path_of_text};
 
 use super::config::Config;
-use super::sections::{Average, ModelConfig, RateSchedule, Rule, TrainingConfig, label_smoothing};
+use super::sections::{Average, ModelConfig, RateSchedule, TrainingConfig, label_smoothing};
 use super::started::{self, Origin, Table};
 use super::training::too_few;
 
@@ -42,7 +40,7 @@ pub(super) fn trainer(net: Builder, loss: Var, config: &Config, steps: usize) ->
         fits(program.parameter_count(), memory::available())?;
         groups = started::groups(config, &program, steps);
     }
-    let trainer = Trainer::new(net, loss, &*optimizer(config, groups, steps))?;
+    let trainer = Trainer::new(net, loss, &optimizer(config, groups, steps))?;
     Ok(paced(trainer, &config.training, steps / (config.training.epochs as usize).max(1)))
 }
 
@@ -80,31 +78,23 @@ fn schedule(training: &TrainingConfig, steps: usize) -> Schedule {
     if training.warm_up > 0 { schedule.warm_up(training.warm_up) } else { schedule }
 }
 
-fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> Box<dyn Optimizer> {
+fn optimizer(config: &Config, groups: Vec<Group>, steps: usize) -> AnyOptimizer {
     let training = &config.training;
-    macro_rules! set {
-        ($optimizer:expr) => {{
-            let optimizer =
-                $optimizer.lazy().clip_global_norm(training.clip).schedule(schedule(training, steps));
-            let optimizer = training.weight_decay.iter().fold(optimizer, |of, &decay| of.weight_decay(decay));
-            let optimizer = groups.into_iter().fold(optimizer, |optimizer, group| optimizer.group(group));
-            let frozen = Group::of([TABLE]).rate(0.0).weight_decay(0.0);
-            match config.text.freeze {
-                true => Box::new(optimizer.group(frozen)),
-                false => Box::new(optimizer),
-            }
-        }};
+    let mut optimizer = training.optimizer.at_rate(training.rate);
+    let attributes = &mut optimizer.rule.attributes;
+    training.weight_decay.into_iter().for_each(|decay| attributes.set("weight_decay", decay));
+    if training.momentum > 0.0 {
+        attributes.set("momentum", training.momentum);
     }
-    match training.optimizer {
-        Rule::Adam => set!(Adam::new(training.rate)),
-        Rule::AdamW => set!(AdamW::new(training.rate)),
-        Rule::NAdam => set!(NAdam::new(training.rate)),
-        Rule::Lion => set!(Lion::new(training.rate)),
-        Rule::Sgd => set!(Sgd::new(training.rate).momentum(training.momentum)),
-        Rule::Adagrad => set!(Adagrad::new(training.rate)),
-        Rule::RmsProp => set!(RmsProp::new(training.rate)),
-        Rule::Adadelta => set!(Adadelta::new(training.rate)),
+    let options = &mut optimizer.options;
+    options.mode = SparseMode::Lazy;
+    options.max_norm = Some(training.clip);
+    options.schedule = schedule(training, steps);
+    options.groups = groups;
+    if config.text.freeze {
+        options.groups.push(Group::of([TABLE]).rate(0.0).weight_decay(0.0));
     }
+    optimizer
 }
 
 fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Trainer {

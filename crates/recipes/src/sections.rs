@@ -3,6 +3,7 @@
 
 use unpadded::executor::Executor;
 use unpadded::metrics::LabelThreshold;
+use unpadded::optimizer::OptimizerKind;
 use unpadded::train::MOST_PARTS;
 use unpadded::{Error, Precision};
 use unpadded_text::Fold;
@@ -100,28 +101,6 @@ choice! {
         Lines = "lines",
         /// Sentences end at marks of punctuation, by the rules of Unicode (UAX #29).
         Punctuation = "punctuation",
-    }
-}
-
-choice! {
-    /// The rule by which an optimizer updates parameters.
-    Rule {
-        /// Adam (Kingma and Ba, 2015).
-        Adam = "adam",
-        /// Adam with decoupled weight decay (Loshchilov and Hutter, 2019).
-        AdamW = "adamw",
-        /// Adam with Nesterov momentum (Dozat, 2016).
-        NAdam = "nadam",
-        /// Lion: the sign of the momentum (Chen et al., 2023).
-        Lion = "lion",
-        /// Stochastic gradient descent, with momentum or without.
-        Sgd = "sgd",
-        /// Adagrad (Duchi et al., 2011).
-        Adagrad = "adagrad",
-        /// RMSProp (Tieleman and Hinton, 2012).
-        RmsProp = "rmsprop",
-        /// Adadelta (Zeiler, 2012).
-        Adadelta = "adadelta",
     }
 }
 
@@ -503,12 +482,12 @@ section! {
         batch: usize = match task { Classify | Tag => 16, Lm | Translate => 64 }, within(COUNT), tuned(&[(Classify, "[16, 32, 64]"), (Tag, "[8, 16, 32]"), (Lm, "[32, 64, 128]"), (Translate, "[32, 64, 128]")]);
         /// Batching: `texts` (each training batch has `batch` texts) or `memory` (as many texts as fit the memory limit, `memory`).
         batching: BatchRule = BatchRule::Texts, of(tasks!(Classify | Tag | Translate, not Lm));
-        /// Optimizer: `adam`, `adamw`, `nadam`, `lion`, `sgd`, `adagrad`, `rmsprop` or `adadelta`.
-        optimizer: Rule = Rule::Adam;
+        /// Optimizer: one of [`OptimizerKind`].
+        optimizer: OptimizerKind = OptimizerKind::Adam;
         /// Learning rate at the start; `schedule` changes it.
         rate: f64 = match task { Classify => 2e-3, Tag | Lm => 3e-3, Translate => 1e-3 }, within(POSITIVE), tuned(&[(Classify, "{ from = 5e-4, to = 5e-3, log = true }"), (Tag, "{ from = 1e-3, to = 1e-2, log = true }"), (Lm, "{ from = 1e-3, to = 1e-2, log = true }"), (Translate, "{ from = 5e-4, to = 3e-3, log = true }")]);
         /// Momentum of `sgd`: the share of the velocity that each step keeps.
-        momentum: f64 = 0.0, within(SHARE), only(|c| c.training.optimizer == Rule::Sgd || c.training.momentum == 0.0, "0 with the optimizer `{training.optimizer}`: only `sgd` has a momentum");
+        momentum: f64 = 0.0, within(SHARE), only(|c| c.training.optimizer == OptimizerKind::Sgd || c.training.momentum == 0.0, "0 with the optimizer `{training.optimizer}`: only `sgd` has a momentum");
         /// Weight decay; with `adamw` and `lion` it is decoupled from the gradient (default: 0.01 with `adamw`, else 0).
         weight_decay: Option<f64> = None, within(THOUSAND);
         /// Learning-rate schedule: `constant`, `cosine`, `linear`, `inverse-sqrt`, `one-cycle`, `halve` (after each epoch from `halve_after` on) or `plateau` (halved after `halve_after` epochs without a better one).

@@ -4,6 +4,7 @@ use std::fmt;
 
 use unpadded::Precision;
 use unpadded::metrics::LabelThreshold;
+use unpadded::optimizer::OptimizerKind;
 use unpadded_text::Fold;
 
 use super::byte_size::ByteSize;
@@ -106,9 +107,21 @@ types! {
     String: "a text in quotes", |of| if let Value::Text(of) = of { Some(of.clone()) } else { None }, |of| Some(Value::Text(of.clone()));
     Vec<String>: "a text in quotes, or a list of them", texts, |of| list(of);
     Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |of| text(of)?.parse().ok(), shown;
+    OptimizerKind: format!("one of {}", optimizers()), |of| text(of)?.parse().ok().filter(decays), shown;
     ByteSize: ByteSize::EXPECTED, |of| text(of)?.parse().ok(), shown;
     Fold: "a fold of several, as \"2/5\"", |of| Fold::parse(&text(of)?), shown;
     LabelThreshold: LabelThreshold::EXPECTED, |of| text(of)?.parse().ok(), shown;
+}
+
+/// Returns whether an optimizer has the setting `training.weight_decay`. FTRL is for linear models.
+fn decays(optimizer: &OptimizerKind) -> bool {
+    optimizer.at_rate(0.0).rule.attributes.get("weight_decay").is_some()
+}
+
+/// Returns the names of the optimizers that a config may have.
+pub(super) fn optimizers() -> String {
+    let names = OptimizerKind::ALL.iter().filter(|one| decays(one)).map(|one| format!("`{one}`"));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// A number counts as a text here, so that a threshold needs no quotation marks.

@@ -1,5 +1,5 @@
 //! `adam`: the update rule Adam, with steps along a running mean of the gradients, divided by the root of a running mean of the
-//! squared gradients.
+//! squared gradients; and AMSGrad, which divides by the root of the largest second moment so far.
 
 use super::drift::{Drift, power};
 use super::element::ElementRule;
@@ -61,6 +61,19 @@ impl<T: Float> ElementStep<T, 3> for Moments<T> {
     }
 }
 
+/// The step of AMSGrad, whose divisor never falls.
+#[derive(Clone, Copy)]
+struct Bounded<T>(Moments<T>);
+
+impl<T: Float> ElementStep<T, 4> for Bounded<T> {
+    #[inline(always)]
+    fn step(&self, [param, moment1, moment2, largest]: [T; 4], grad: T) -> [T; 4] {
+        let [moment1, moment2] = self.0.next(moment1, moment2, grad);
+        let largest = if largest > moment2 { largest } else { moment2 };
+        [param - self.0.rate * over(moment1, self.0.scale(largest)), moment1, moment2, largest]
+    }
+}
+
 update_rule! {
     /// Adam, or AdamW if `decoupled`: steps along the mean of the gradients, divided by the root of the mean of the squared
     /// gradients.
@@ -70,11 +83,12 @@ update_rule! {
     ///
     /// - moment1 += (1 − beta1) · (d − moment1);
     /// - moment2 = beta2 · moment2 + (1 − beta2) · d²;
-    /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon).
+    /// - param −= rate / (1 − beta1ᵗ) · moment1 / (√(moment2 / (1 − beta2ᵗ)) + epsilon). With `amsgrad`, the state
+    ///   largest = max(largest, moment2) takes the place of moment2 in this formula.
     ///
     /// Sources: Kingma and Ba, "Adam: a method for stochastic optimization", 2015, arXiv:1412.6980; Loshchilov and Hutter,
-    /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; in the form of PyTorch's `torch.optim.Adam` and
-    /// `AdamW`.
+    /// "Decoupled weight decay regularization", 2019, arXiv:1711.05101; Reddi, Kale and Kumar, "On the convergence of Adam and
+    /// beyond", 2018, arXiv:1904.09237; in the form of PyTorch's `torch.optim.Adam` and `AdamW`.
     ///
     /// Every step changes the moments of every row, and therefore every row of the parameter. With a gradient of
     /// selected rows in the mode `exact`, the steps of a row without a gradient are made when the row is next read: one
@@ -88,34 +102,48 @@ update_rule! {
     /// use ndarray::{arr0, array};
     /// use unpadded::op::{Attributes, Operand};
     /// use unpadded::ops;
-    /// let betas = Attributes::new().with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
-    /// let plain = betas.with("mode", "exact").with("weight_decay", 0.0).with("decoupled", false);
-    /// let out = ops::catalogue().parse("adam", &plain)?.call(&[
+    /// let plain = Attributes::new().with("mode", "exact").with("beta1", 0.5).with("beta2", 0.75).with("epsilon", 0.0);
+    /// let operands = [
     ///     Operand::constant("grad", array![[2.0, -4.0]]),
     ///     Operand::constant("rate", arr0(0.125f32)),
     ///     Operand::constant("param", array![[1.0, 1.0]]),
     ///     Operand::constant("moment1", array![[0.0, 0.0]]),
     ///     Operand::constant("moment2", array![[0.0, 0.0]]),
-    /// ])?;
+    ///     Operand::constant("largest", array![[4.0, 1.0]]),
+    /// ];
+    /// let out = ops::catalogue().parse("adam", &plain)?.call(&operands[..5])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [0.875, 1.125]); // the first step is the sign of the gradient
     /// assert_eq!(out[1].as_slice::<f64>()?, [1.0, -2.0]);
     /// assert_eq!(out[2].as_slice::<f64>()?, [1.0, 4.0]);
+    /// let out = ops::catalogue().parse("adam", &plain.with("amsgrad", true))?.call(&operands)?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [1.0 - 0.125 / 2.0, 1.0 + 0.125]);
+    /// assert_eq!(out[3].as_slice::<f64>()?, [4.0, 4.0]);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     pub(in crate::ops) struct Adam = adam {
         beta1: f64 => settings::fraction,
         beta2: f64 => settings::fraction,
         epsilon: f64 => settings::not_negative,
+        /// Whether the divisor is the root of the largest second moment so far; false by default.
+        amsgrad: bool = false,
     }
-    decay { weight_decay => settings::not_negative, decoupled }
-    states { MOMENT1 = moment1, MOMENT2 = moment2 }
-    samples { beta1: 0.75, beta2: 0.875, epsilon: 1e-8, decoupled: true, }
+    decay { weight_decay => settings::or_zero, decoupled = false }
+    states { MOMENT1 = moment1, MOMENT2 = moment2, LARGEST = largest }
+    variants |rule| rule.amsgrad => { false => [MOMENT1, MOMENT2], true => [MOMENT1, MOMENT2, LARGEST] }
+    samples { beta1: 0.75, beta2: 0.875, epsilon: 1e-8, amsgrad: false, decoupled: true, }
+        { beta1: 0.75, beta2: 0.875, epsilon: 1e-8, amsgrad: true, decoupled: true, }
+}
+
+impl Adam {
+    fn moments<T: Float>(&self, rate: f64, step: f64) -> Moments<T> {
+        Moments::new([self.beta1, self.beta2], self.epsilon, rate, step)
+    }
 }
 
 impl ElementRule<3> for Adam {
     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 3> {
-        let rate = self.rate(moment);
-        self.decay().before(rate, Moments::new([self.beta1, self.beta2], self.epsilon, rate, moment.step))
+        let rate = ElementRule::<3>::rate(self, moment);
+        self.decay().before(rate, self.moments(rate, moment.step))
     }
 
     fn owes(&self) -> Debt {
@@ -135,8 +163,9 @@ impl ElementRule<3> for Adam {
 
     fn earlier(&self, after: &Moves, moment: Moment) -> Moves {
         let Moment { step, .. } = moment;
-        let moved = self.rate(moment) / (1.0 - power(self.beta1, step));
-        Drift::from(after).earlier([self.beta1, self.beta2], step, moved, self.kept(moment)).into()
+        let moved = ElementRule::<3>::rate(self, moment) / (1.0 - power(self.beta1, step));
+        let kept = ElementRule::<3>::kept(self, moment);
+        Drift::from(after).earlier([self.beta1, self.beta2], step, moved, kept).into()
     }
 
     fn is_known(&self, moves: &Moves) -> bool {
@@ -145,5 +174,26 @@ impl ElementRule<3> for Adam {
 
     fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, 3> {
         Drift::of(owed, [self.beta1, self.beta2], self.epsilon)
+    }
+}
+
+/// AMSGrad. The effect of k missed updates on a row without a gradient: the moments are multiplied by beta1ᵏ and beta2ᵏ, the
+/// parameter moves until the first moment is negligible, and `largest` does not change.
+impl ElementRule<4> for Adam {
+    fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 4> {
+        let rate = ElementRule::<4>::rate(self, moment);
+        self.decay().before(rate, Bounded(self.moments(rate, moment.step)))
+    }
+
+    fn owes(&self) -> Debt {
+        self.decay().owes(Debt::Later)
+    }
+
+    fn fall(&self) -> Option<[f64; 4]> {
+        Some([1.0, self.beta1, self.beta2, 1.0])
+    }
+
+    fn horizon(&self) -> usize {
+        fading(self.beta1)
     }
 }

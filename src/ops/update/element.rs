@@ -12,7 +12,9 @@ use super::rule::{self, ElementStep, SparseMode};
 use super::settle;
 use crate::error::Result;
 use crate::kernels::{Float, sweep};
-use crate::operator::{Attributes, CallMemory, CallSizes, CheckCase, Debt, DeclaredOp, Forward, InferShape};
+use crate::operator::{
+    Arity, Attributes, CallMemory, CallSizes, CheckCase, Debt, DeclaredOp, Forward, InferShape, Slot,
+};
 use crate::tensor::StorageKind;
 
 /// The settings that every update rule has. [`update_rule!`](crate::update_rule) implements this trait.
@@ -159,36 +161,46 @@ impl<R: ElementRule<N>, const N: usize> Rule for Erased<'_, R, N> {
     }
 }
 
-/// The functions that the code of [`update_rule!`](crate::update_rule) calls to implement `Op`.
+/// The items that the code of [`update_rule!`](crate::update_rule) uses to implement `Op`.
 #[doc(hidden)]
 pub mod parts {
     use super::*;
 
     pub use crate::operator::{DENSE, ROWS};
 
-    pub fn infer_shape<R: RuleSettings>(
-        of: &R,
-        s: &mut InferShape<'_>,
-        fields: usize,
-        owes: Debt,
-    ) -> Result<()> {
-        of.mode().infer_shape(s, fields, of.storage(), owes)
+    /// A rule with any number of fields.
+    pub struct AnyRule<'a>(&'a dyn Rule);
+
+    /// Calls `then` with a rule that updates N fields.
+    pub fn with<R: ElementRule<N>, const N: usize, O>(of: &R, then: impl FnOnce(AnyRule<'_>) -> O) -> O {
+        then(AnyRule(&Erased::<R, N>(of)))
     }
 
-    pub fn forward<R: ElementRule<N>, const N: usize>(of: &R, run: &mut Forward<'_>) -> Result<()> {
-        engine::update(run, &Erased::<R, N>(of))
+    impl AnyRule<'_> {
+        pub fn owes(&self) -> Debt {
+            self.0.owes()
+        }
+
+        pub fn infer_shape(&self, s: &mut InferShape<'_>, of: &impl RuleSettings) -> Result<()> {
+            of.mode().infer_shape(s, self.0.fields(), of.storage(), self.0.owes())
+        }
+
+        pub fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+            engine::update(run, self.0)
+        }
+
+        pub fn memory(&self, sizes: &CallSizes<'_>) -> CallMemory {
+            engine::memory(sizes, self.0.horizon())
+        }
+
+        pub fn settle(&self, run: &mut Forward<'_>) -> Result<()> {
+            settle::settle(run, self.0)
+        }
     }
 
-    pub fn memory<R: ElementRule<N>, const N: usize>(of: &R, sizes: &CallSizes<'_>) -> CallMemory {
-        engine::memory(sizes, of.horizon())
-    }
-
-    pub fn settle<R: ElementRule<N>, const N: usize>(of: &R, run: &mut Forward<'_>) -> Result<()> {
-        settle::settle(run, &Erased::<R, N>(of))
-    }
-
-    pub fn samples(modes: [Attributes; 2], fields: &[&str]) -> Result<Vec<CheckCase>> {
-        rule::samples(modes, fields)
+    pub fn samples(modes: [Attributes; 2], slots: &[Slot]) -> Result<Vec<CheckCase>> {
+        let fields = slots.iter().filter(|slot| slot.arity == Arity::One).map(|slot| slot.name);
+        rule::samples(modes, &fields.collect::<Vec<_>>())
     }
 }
 
@@ -246,7 +258,10 @@ pub mod parts {
 ///   (read by the given function), `l1` and `decoupled` (with the given default; without `= …`, `decoupled` is required).
 /// - **States** are declared as a constant and the name of the state's slot in programs. Each state has the shape of the
 ///   parameter, and starts at 0, or at the given number: `states { SUM = sum = 0.1 }`.
-/// - **Samples** are values of the attributes with which tests [check](crate::op::testing) the rule.
+/// - **Variants** are optional: `variants |rule| rule.centred => { false => [SQUARE], true => [SQUARE, MEAN] }` matches a value of
+///   the rule with patterns, and lists the states of each case, in their order. The rule implements `ElementRule` for each number
+///   of fields.
+/// - **Samples** are values of the attributes with which tests [check](crate::op::testing) the rule: one block or several.
 #[macro_export]
 macro_rules! update_rule {
     (
@@ -256,7 +271,8 @@ macro_rules! update_rule {
         }
         decay { weight_decay => $weight:path, decoupled $(= $coupled:literal)? }
         states $states:tt
-        samples { $($sampled:ident: $sample:expr),* $(,)? }
+        $(variants |$rule:ident| $case:expr => $variants:tt)?
+        samples $({ $($sampled:ident: $sample:expr),* $(,)? })+
     ) => {
         $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind {
             $($(#[doc = $about])* $field: $holds $(= $default)? $(=> $read)?,)*
@@ -266,7 +282,7 @@ macro_rules! update_rule {
             l1: f64 => $crate::op::settings::or_zero,
             /// Whether `weight_decay` and `l1` move `param` before the step and leave the gradient unchanged.
             decoupled: bool $(= $coupled)?,
-        } states $states samples { $($sampled: $sample,)* weight_decay: 0.5, l1: 0.25, } decay { weight_decay l1 decoupled } }
+        } states $states variants [$($rule $case => $variants)?] samples [$({ $($sampled: $sample,)* weight_decay: 0.5, l1: 0.25, })+] decay { weight_decay l1 decoupled } }
     };
     (
         $(#[doc = $text:literal])*
@@ -274,14 +290,16 @@ macro_rules! update_rule {
             $($(#[doc = $about:literal])* $field:ident: $holds:ty $(= $default:expr)? $(=> $read:path)?),* $(,)?
         }
         states $states:tt
-        samples { $($sampled:ident: $sample:expr),* $(,)? }
+        $(variants |$rule:ident| $case:expr => $variants:tt)?
+        samples $({ $($sampled:ident: $sample:expr),* $(,)? })+
     ) => {
         $crate::update_rule! { @declare [$(#[doc = $text])*] [$visible] $type = $kind {
             $($(#[doc = $about])* $field: $holds $(= $default)? $(=> $read)?,)*
-        } states $states samples { $($sampled: $sample,)* } decay {} }
+        } states $states variants [$($rule $case => $variants)?] samples [$({ $($sampled: $sample,)* })+] decay {} }
     };
     (@declare [$(#[doc = $text:literal])*] [$visible:vis] $type:ident = $kind:tt { $($setting:tt)* }
-        states { $($constant:ident = $state:ident $(= $start:expr)?),* $(,)? } samples { $($sampled:tt)* } decay { $($decay:ident)* }
+        states { $($constant:ident = $state:ident $(= $start:expr)?),* $(,)? } variants [$($variants:tt)*]
+        samples [$({ $($sampled:tt)* })+] decay { $($decay:ident)* }
     ) => {
         $crate::operator! {
             $(#[doc = $text])*
@@ -298,6 +316,7 @@ macro_rules! update_rule {
             }
             inputs { GRAD = grad: one.without_gradient(), RATE = rate: one.without_gradient(), PAST = history: optional.without_gradient() }
             kernels { [$crate::op::DENSE], [$crate::op::ROWS] }
+            outputs_of written
             outputs {
                 PARAM = param: one.updated().table(),
                 $($constant = $state: one.updated().table()$(.starting_at($start))?,)*
@@ -305,9 +324,7 @@ macro_rules! update_rule {
             }
         }
 
-        impl $type {
-            const FIELDS: &[&str] = &["param", $(stringify!($state)),*];
-        }
+        $crate::update_rule! { @variants $type [$($constant $state)*] $($variants)* }
 
         impl $crate::op::RuleSettings for $type {
             fn mode(&self) -> $crate::optimizer::SparseMode {
@@ -334,31 +351,72 @@ macro_rules! update_rule {
             }
 
             fn infer_shape(&self, s: &mut $crate::op::InferShape<'_>) -> $crate::Result<()> {
-                let owes = $crate::op::ElementRule::<{ Self::FIELDS.len() }>::owes(self);
-                $crate::op::update_parts::infer_shape(self, s, Self::FIELDS.len(), owes)
+                self.erased(|rule| rule.infer_shape(s, self))
             }
 
             fn owes(&self) -> $crate::op::Debt {
-                $crate::op::ElementRule::<{ Self::FIELDS.len() }>::owes(self)
+                self.erased(|rule| rule.owes())
             }
 
             fn forward(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {
-                $crate::op::update_parts::forward::<_, { Self::FIELDS.len() }>(self, run)
+                self.erased(|rule| rule.forward(run))
             }
 
             fn memory(&self, sizes: &$crate::op::CallSizes<'_>) -> $crate::op::CallMemory {
-                $crate::op::update_parts::memory::<_, { Self::FIELDS.len() }>(self, sizes)
+                self.erased(|rule| rule.memory(sizes))
             }
 
             fn settle(&self, run: &mut $crate::op::Forward<'_>) -> $crate::Result<()> {
-                $crate::op::update_parts::settle::<_, { Self::FIELDS.len() }>(self, run)
+                self.erased(|rule| rule.settle(run))
             }
 
             fn samples() -> $crate::Result<Vec<$crate::op::CheckCase>> {
                 let storage = $crate::tensor::StorageKind::Dense;
                 let modes = [$crate::optimizer::SparseMode::Exact, $crate::optimizer::SparseMode::Lazy];
-                let of = |mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* }.attributes();
-                $crate::op::update_parts::samples(modes.map(of), Self::FIELDS)
+                let mut cases = Vec::new();
+                $(
+                    let of = modes.map(|mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* });
+                    cases.extend($crate::op::update_parts::samples(of.each_ref().map($type::attributes), of[0].written())?);
+                )+
+                Ok(cases)
+            }
+        }
+    };
+    (@variants $type:ident [$($constant:ident $state:ident)*]) => {
+        impl $type {
+            fn erased<O>(&self, then: impl FnOnce($crate::op::update_parts::AnyRule<'_>) -> O) -> O {
+                $crate::op::update_parts::with::<_, { [0, $(Self::$constant),*].len() }, _>(self, then)
+            }
+
+            fn written(&self) -> &'static [$crate::op::Slot] {
+                <Self as $crate::op::DeclaredOp>::declaration().signature.outputs
+            }
+        }
+    };
+    (@variants $type:ident [$($constant:ident $state:ident)*] $rule:ident $case:expr => {
+        $($pattern:pat => [$($present:ident),*]),* $(,)?
+    }) => {
+        impl $type {
+            const FIELDS: &[&str] = &["param", $(stringify!($state)),*];
+
+            fn erased<O>(&self, then: impl FnOnce($crate::op::update_parts::AnyRule<'_>) -> O) -> O {
+                let $rule = self;
+                match $case {
+                    $($pattern => $crate::op::update_parts::with::<_, { [0, $(Self::$present),*].len() }, _>(self, then),)*
+                }
+            }
+
+            fn written(&self) -> &'static [$crate::op::Slot] {
+                let $rule = self;
+                match $case {
+                    $($pattern => const {
+                        &[
+                            $crate::op::Slot::one("param").updated().table(),
+                            $($crate::op::Slot::one(Self::FIELDS[Self::$present]).updated().table(),)*
+                            $crate::op::Slot::optional("settled").updated(),
+                        ]
+                    },)*
+                }
             }
         }
     };

@@ -75,3 +75,9 @@ pub fn positive(attributes: &Attributes, name: &str) -> Result<f64> {
 pub fn fraction(attributes: &Attributes, name: &str) -> Result<f64> {
     number(attributes, name, "a number from 0 and below 1", |v| (0.0..1.0).contains(&v))
 }
+
+/// Reads a number attribute in [0, 1); returns `None` if the attribute is absent.
+#[track_caller]
+pub fn fraction_if_set(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
+    attributes.get(name).map(|_| fraction(attributes, name)).transpose()
+}

@@ -208,7 +208,7 @@ impl Op for Settle {
     fn samples() -> Result<Vec<CheckCase>> {
         let settings = Attributes::new().with("mode", "exact").with("weight_decay", 0.0);
         let settings = settings.with("momentum", 0.5).with("nesterov", false);
-        let attributes = settle_attributes("momentum", &settings, DType::F64, &[3, 2]);
+        let attributes = settle_attributes("sgd", &settings, DType::F64, &[3, 2]);
         let mut history = Array2::<f64>::zeros(HISTORY_SHAPE);
         history.row_mut(0)[0] = 2.0;
         for update in 0..2 {

@@ -1,4 +1,4 @@
-//! `sgd` and `momentum`: the update rules of stochastic gradient descent, without and with momentum.
+//! `sgd`: the update rule of stochastic gradient descent, without or with momentum.
 
 use super::decay::Decay;
 use super::element::ElementRule;
@@ -41,14 +41,23 @@ impl<T: Float> ElementStep<T, 2> for Roll<T> {
 }
 
 update_rule! {
-    /// Stochastic gradient descent: param −= rate · (grad + weight_decay · param).
+    /// Stochastic gradient descent: param −= rate · d, with d = grad + weight_decay · param; with `momentum`, descent along a
+    /// velocity. The formulas with momentum are:
+    ///
+    /// - velocity = momentum · velocity + d,
+    /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
+    ///
+    /// The velocity, which exists only with `momentum`, starts at zero, so it is d after the first step. The formulas equal the
+    /// formulas of PyTorch's `torch.optim.SGD` without dampening; the Nesterov form follows Sutskever et al., "On the importance
+    /// of initialization and momentum in deep learning", 2013, with `param` at the point where the gradient is computed.
     ///
     /// `l1` and `decoupled` work as in every rule with weight decay. With p = param, weight_decay · p + l1 · sign(p) is added
     /// to the gradient. With `decoupled`, the gradient does not change: first p ← (1 − rate · weight_decay) · p, then p moves
     /// by rate · l1 towards 0 but not past 0.
     ///
-    /// With a gradient of selected rows in the mode `exact`, a row without a gradient gets its weight decay when the row is
-    /// next read. L1 decay cannot be deferred: with L1 decay, a gradient of selected rows is an error in this mode.
+    /// With a gradient of selected rows in the mode `exact`, a row without a gradient gets its weight decay and the moves along
+    /// its velocity when the row is next read. L1 decay cannot be deferred: with L1 decay, a gradient of selected rows is an
+    /// error in this mode. In the mode `lazy`, rows without a gradient and their velocity do not change.
     ///
     /// ```
     /// use ndarray::{arr0, array};
@@ -63,17 +72,32 @@ update_rule! {
     ///     Operand::constant("param", array![[10.0], [20.0], [30.0]]),
     /// ])?;
     /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 20.0, 29.0]);
+    ///
+    /// let out = ops::catalogue().parse("sgd", &plain.with("momentum", 0.5))?.call(&[
+    ///     Operand::constant("grad", array![[2.0, -4.0]]),
+    ///     Operand::constant("rate", arr0(0.5f32)),
+    ///     Operand::constant("param", array![[10.0, 10.0]]),
+    ///     Operand::constant("velocity", array![[4.0, 0.0]]),
+    /// ])?;
+    /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 12.0]);
+    /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, -4.0]); // the velocities
     /// # Ok::<(), unpadded::Error>(())
     /// ```
-    pub(in crate::ops) struct Sgd = sgd {}
+    pub(in crate::ops) struct Sgd = sgd {
+        /// The factor of the velocity; without it, the rule has no velocity.
+        momentum: Option<f64> => settings::fraction_if_set,
+        /// Whether the step is along the gradient and the new velocity; false by default, and ignored without momentum.
+        nesterov: bool = false,
+    }
     decay { weight_decay => settings::not_negative, decoupled = false }
-    states {}
-    samples { decoupled: false, }
+    states { VELOCITY = velocity }
+    variants |rule| rule.momentum.is_some() => { false => [], true => [VELOCITY] }
+    samples { momentum: None, nesterov: false, decoupled: false, } { momentum: Some(0.75), nesterov: true, decoupled: true, }
 }
 
 impl ElementRule<1> for Sgd {
     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 1> {
-        let rate = self.rate(moment);
+        let rate = ElementRule::<1>::rate(self, moment);
         self.decay().before(rate, Descend { rate: T::from_f64(rate) })
     }
 
@@ -105,55 +129,19 @@ impl<T: Float> ElementStep<T, 2> for Coast<T> {
     }
 }
 
-impl Momentum {
-    /// Returns the factors (ahead, along) of the gradient and of the velocity in a move: (1, momentum) with Nesterov momentum,
-    /// else (0, 1).
-    fn parts(&self) -> (f64, f64) {
-        if self.nesterov { (1.0, self.momentum) } else { (0.0, 1.0) }
+impl Sgd {
+    /// Returns the momentum, and the factors (ahead, along) of the gradient and of the velocity in a move: (1, momentum) with
+    /// Nesterov momentum, else (0, 1).
+    fn parts(&self) -> (f64, (f64, f64)) {
+        let momentum = self.momentum.unwrap_or(0.0);
+        (momentum, if self.nesterov { (1.0, momentum) } else { (0.0, 1.0) })
     }
 }
 
-update_rule! {
-    /// SGD with momentum: gradient descent along a velocity. The formulas, with d = grad + weight_decay · param, are:
-    ///
-    /// - velocity = momentum · velocity + d,
-    /// - param −= rate · velocity, or, with `nesterov`, param −= rate · (d + momentum · velocity).
-    ///
-    /// The velocity starts at zero, so the velocity is d after the first step. The formulas equal the formulas of PyTorch's
-    /// `torch.optim.SGD` without dampening; the Nesterov form follows Sutskever et al., "On the importance of initialization
-    /// and momentum in deep learning", 2013, with `param` at the point where the gradient is computed.
-    ///
-    /// With a gradient of selected rows in the mode `exact`, the moves of a row without a gradient are made when the row is
-    /// next read. In the mode `lazy`, rows without a gradient and their velocity do not change.
-    ///
-    /// ```
-    /// use ndarray::{arr0, array};
-    /// use unpadded::ops;
-    /// use unpadded::op::{Attributes, Operand};
-    /// let half = Attributes::new().with("mode", "exact").with("momentum", 0.5).with("nesterov", false);
-    /// let out = ops::catalogue().parse("momentum", &half.with("weight_decay", 0.0))?.call(&[
-    ///     Operand::constant("grad", array![[2.0, -4.0]]),
-    ///     Operand::constant("rate", arr0(0.5f32)),
-    ///     Operand::constant("param", array![[10.0, 10.0]]),
-    ///     Operand::constant("velocity", array![[4.0, 0.0]]),
-    /// ])?;
-    /// assert_eq!(out[0].as_slice::<f64>()?, [8.0, 12.0]);
-    /// assert_eq!(out[1].as_slice::<f64>()?, [4.0, -4.0]); // the velocities
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    pub(in crate::ops) struct Momentum = momentum {
-        momentum: f64 => settings::fraction,
-        nesterov: bool,
-    }
-    decay { weight_decay => settings::not_negative, decoupled = false }
-    states { VELOCITY = velocity }
-    samples { momentum: 0.75, nesterov: true, decoupled: true, }
-}
-
-impl ElementRule<2> for Momentum {
+impl ElementRule<2> for Sgd {
     fn at<T: Float>(&self, moment: Moment) -> impl ElementStep<T, 2> {
-        let (rate, (ahead, along)) = (self.rate(moment), self.parts());
-        let [ahead, along, momentum] = [ahead, along, self.momentum].map(T::from_f64);
+        let (rate, (momentum, (ahead, along))) = (ElementRule::<2>::rate(self, moment), self.parts());
+        let [ahead, along, momentum] = [ahead, along, momentum].map(T::from_f64);
         self.decay().before(rate, Roll { rate: T::from_f64(rate), momentum, ahead, along })
     }
 
@@ -167,8 +155,8 @@ impl ElementRule<2> for Momentum {
 
     /// In the moves of momentum, the first four numbers are the two rows of a [`Coast`].
     fn earlier(&self, &[param, by_velocity, by_param, velocity, ..]: &Moves, moment: Moment) -> Moves {
-        let ((ahead, along), momentum) = (self.parts(), self.momentum);
-        let rate = self.rate(moment);
+        let (momentum, (ahead, along)) = self.parts();
+        let rate = ElementRule::<2>::rate(self, moment);
         let (keep, decay) = match self.decoupled {
             true => (self.decay().kept(rate), 0.0),
             false => (1.0, self.weight_decay),

@@ -111,7 +111,8 @@ impl InputArgument for &[Var] {
 /// - **Kernels** (`kernels { [DENSE], [ROWS] }`, behind the inputs) list the combinations of input storages that the operator has
 ///   code for. Without this list, all inputs are dense. `stands_for { "linear" }` after the list declares a replacement for the
 ///   operator `linear`, with the same slots and attributes. If a call appends `linear` to variables in the listed storages, the
-///   builder appends this operator instead.
+///   builder appends this operator instead. `outputs_of written` before the outputs names a method of the type: it returns the
+///   output slots that an operator with its attributes has, if these are not all slots.
 /// - **The method** has one parameter per input slot (`Var`, `Option<Var>` or `&[Var]`) and one per attribute (of the attribute's
 ///   type, or of a type that converts into it), in any order. The parameters have the names of the slots and attributes. The
 ///   method returns the appended outputs: a `Var`, several `Var` in a tuple or an array, or a `Vec<Var>`. The method does not
@@ -135,6 +136,7 @@ macro_rules! operator {
         inputs { $($input:ident = $input_name:ident: $input_arity:ident $(.$input_more:ident($($input_argument:expr)?))*),* $(,)? }
         $(kernels { $($kernel:expr),* $(,)? })?
         $(stands_for { $($stood:literal),* $(,)? })?
+        $(outputs_of $outputs_of:ident)?
         outputs { $($output:ident = $output_name:ident: $output_arity:ident $(.$output_more:ident($($output_argument:expr)?))*),* $(,)? }
         $($method:tt)*
     ) => {
@@ -182,6 +184,10 @@ macro_rules! operator {
             fn declared(&self) -> &'static $crate::op::Declaration {
                 <Self as $crate::op::DeclaredOp>::declaration()
             }
+
+            $(fn signature(&self) -> $crate::op::Signature {
+                $crate::op::Signature { outputs: self.$outputs_of(), ..self.declared().signature }
+            })?
         }
 
         $crate::operator_part!(method $type [$(#[doc = $text])* $(#[doc($($alias)*)])*] [$($input_name)*] [$($field)*] $($method)*);

@@ -4,6 +4,8 @@
 //! Each struct is the stored form of a type in [`crate::program`], with the same fields. Variables, blocks and levels are stored
 //! by their numbers. Reading a stored program does not check it: [`Program::validate`] checks it.
 
+mod renamed;
+
 use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -171,7 +173,6 @@ mirrors! {
         name, block, kind, role, persistable, trainable, stop_gradient, initializer, gradient_of
     }
     Initializer of var_desc::Initializer { kind, attributes }
-    Block of program::Block { parent, ops }
     Operator of OpDesc { kind, role, inputs, outputs, attributes, step, caller }
     Slot of SlotVars { slot, vars }
     Pair of op_desc::VarPair { outer, inner }
@@ -179,6 +180,20 @@ mirrors! {
     Step of StepDesc { block, level, reverse, inputs, statics, memories, outputs, levels, gradient }
     StepGradient of op_desc::StepGradient { block, outputs, inputs, statics, constants, memories }
     MemoryGradient of op_desc::MemoryGradient { memory, previous, next, last, initial }
+}
+
+impl StoredForm<program::Block> for Block {
+    fn of(block: &program::Block) -> Self {
+        Self { parent: StoredForm::of(&block.parent), ops: StoredForm::of(&block.ops) }
+    }
+
+    fn read(self) -> Result<program::Block> {
+        let ops: Vec<OpDesc> = self.ops.read()?;
+        Ok(program::Block {
+            parent: self.parent.read()?,
+            ops: ops.into_iter().map(renamed::renamed).collect(),
+        })
+    }
 }
 
 macro_rules! ids {

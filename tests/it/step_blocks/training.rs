@@ -238,19 +238,19 @@ fn trained(seed: u64, worst: &mut Worst, seen: &mut Seen) -> Check {
     let mut dice = Dice::new(seed ^ 0x5EED);
     let kind = super::Kind { smooth: dice.chance(50), ..F64 };
     let twins = twins(seed, kind, BATCHES).map_err(|e| format!("building: {e}"))?;
-    let optimizer = optimizer(&mut dice);
+    let (name, optimizer) = optimizer(&mut dice);
     let rule = optimizer.rule().map_err(|e| e.to_string())?;
     let told = |what: String| format!("{what}\n{rule:?}\n{:?}\n{}", optimizer.options(), twins.rows);
     let err = |e: unpadded::Error| told(e.to_string());
-    let rows = Trained::new(&twins, &twins.rows, &*optimizer).map_err(err)?;
-    let dense = Trained::new(&twins, &twins.dense, &*optimizer).map_err(err)?;
+    let rows = Trained::new(&twins, &twins.rows, &optimizer).map_err(err)?;
+    let dense = Trained::new(&twins, &twins.dense, &optimizer).map_err(err)?;
     let stored =
         |(_, grad): &(VarId, VarId)| rows.program.spec(*grad).is_ok_and(|s| s.storage != StorageKind::Dense);
     if rows.settles() > 0 {
-        *seen.rules.entry(rule.kind).or_default() += 1;
+        *seen.rules.entry(name).or_default() += 1;
         seen.owing += 1;
     } else if rows.made.gradients.iter().any(stored) {
-        *seen.rules.entry(rule.kind).or_default() += 1;
+        *seen.rules.entry(name).or_default() += 1;
         seen.rows += 1;
     }
     let whole = |op: &&unpadded::program::OpDesc| op.role == Role::Settle && op.input("ids").is_empty();

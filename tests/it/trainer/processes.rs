@@ -347,7 +347,7 @@ fn programs_at_random_have_the_bits_of_one_rank() {
             let rank = world.as_ref().map_or(9, World::rank);
             let train = || -> Result<(Vec<u8>, String)> {
                 let parts = [2, 4, 4, 8][seed as usize % 4];
-                let trainer = Trainer::new(net, loss, &*optimizer(&mut dice))?;
+                let trainer = Trainer::new(net, loss, &optimizer(&mut dice).1)?;
                 let trainer = trainer.threads(1 + rank % 2).progress(Progress::Quiet).parts(parts);
                 let mut trainer = match world {
                     Some(world) => trainer.distributed(world),

@@ -126,7 +126,7 @@ fn drawn_optimizer(seed: u64) -> Box<dyn Optimizer> {
         1 => Box::new(Sgd::new(0.02).momentum(0.9).lazy()),
         2 => Box::new(AdamW::new(0.02)),
         3 => Box::new(Adam::new(0.02)),
-        _ => optimizer(&mut dice),
+        _ => Box::new(optimizer(&mut dice).1),
     }
 }
 

@@ -1,8 +1,7 @@
 //! Random optimizers: every rule, also in its deferred form for selected rows, with every setting that it can be combined with.
 
-use unpadded::optimizer::{
-    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Group, Lion, NAdam, Optimizer, RmsProp, Schedule, Sgd,
-};
+use unpadded::op::{Debt, Literal};
+use unpadded::optimizer::{AnyOptimizer, Group, OptimizerKind, Schedule};
 
 use super::Dice;
 
@@ -22,78 +21,66 @@ fn schedule(dice: &mut Dice, rate: f64) -> Schedule {
     if dice.chance(40) { schedule.warm_up(1 + dice.below(10)) } else { schedule }
 }
 
-/// An optimizer that is exact under gradients of selected rows.
-pub(crate) fn optimizer(dice: &mut Dice) -> Box<dyn Optimizer> {
-    let decay = if dice.chance(50) { 0.2 * (1.0 + dice.number()) } else { 0.0 };
-    // The number of rules.
-    let rule = dice.below(16);
-    // Decay in the gradient can be deferred only by plain descent; FTRL has no decay.
-    let decays = rule != 15;
-    macro_rules! finished {
-        ($optimizer:expr, $rate:expr) => {{
-            let mut optimizer = $optimizer;
-            if dice.chance(60) {
-                optimizer = optimizer.schedule(schedule(dice, $rate));
-            }
-            if dice.chance(20) {
-                optimizer = optimizer.clip_value(0.01 + 0.3 * dice.number().abs());
-            }
-            if dice.chance(20) {
-                optimizer = optimizer.clip_norm(0.01 + dice.number().abs());
-            }
-            if dice.chance(30) {
-                optimizer = optimizer.clip_global_norm(0.01 + dice.number().abs());
-            }
-            if dice.chance(30) {
-                let digit = ["0", "1", "2", "t"][dice.below(4)];
-                let group = Group::matching(move |name| name.ends_with(digit));
-                let group = group.rate([0.0, 0.3, 2.0][dice.below(3)]);
-                let own = decays && dice.chance(50);
-                optimizer = optimizer.group(if own { group.weight_decay(0.1) } else { group });
-            }
-            if dice.chance(20) {
-                optimizer = optimizer.adjustable();
-            }
-            let boxed: Box<dyn Optimizer> = Box::new(optimizer);
-            boxed
-        }};
-    }
-    let betas = [(0.9, 0.999), (0.5, 0.9), (0.0, 0.99), (0.97, 0.9999), (0.9, 0.85)][dice.below(5)];
+/// A hash of a draw and a name (FNV-1a).
+fn hash(draw: u64, name: &str) -> u64 {
+    let bytes = draw.to_le_bytes().into_iter().chain(name.bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// An optimizer that is exact under gradients of selected rows, with its name. The variant is the one whose name has the largest
+/// hash with the draw, so that a new variant changes only the programs that draw it.
+pub(crate) fn optimizer(dice: &mut Dice) -> (&'static str, AnyOptimizer) {
+    let draw = dice.below(usize::MAX) as u64;
+    let exact = OptimizerKind::variants().into_iter().filter(|of| !matches!(of.owes, Debt::AtOnce(_)));
+    let of = exact.max_by_key(|of| hash(draw, of.name)).unwrap();
+    let mut optimizer = of.optimizer;
+    let attributes = &mut optimizer.rule.attributes;
+    // All numbers are drawn for each rule, so that they do not depend on the attributes of a rule.
+    let (beta1, beta2) = [(0.9, 0.999), (0.5, 0.9), (0.0, 0.99), (0.97, 0.9999), (0.9, 0.85)][dice.below(5)];
     let epsilon = [1e-8, 1e-8, 1e-4, 1e-2][dice.below(4)];
-    let momentum = [0.5, 0.9, 0.99][dice.below(3)];
-    macro_rules! of_betas {
-        ($optimizer:expr) => {
-            $optimizer.betas(betas.0, betas.1).epsilon(epsilon).weight_decay(decay)
-        };
+    let (momentum, alpha) = ([0.5, 0.9, 0.99][dice.below(3)], [0.99, 0.8][dice.below(2)]);
+    let (l1, l2) = (1e-3 * dice.below(2) as f64, 0.1 * dice.below(2) as f64);
+    let weight_decay = if dice.chance(50) { 0.2 * (1.0 + dice.number()) } else { 0.0 };
+    // FTRL has no decay. Decay in the gradient can be deferred only by plain descent.
+    let decays = attributes.get("weight_decay").is_some();
+    if decays && optimizer.rule.kind != "sgd" {
+        attributes.set("decoupled", true);
     }
-    macro_rules! of_squares {
-        ($optimizer:expr) => {
-            $optimizer.alpha([0.99, 0.8][dice.below(2)]).weight_decay(decay).decoupled()
-        };
-    }
-    match rule {
-        0 => finished!(Sgd::new(0.02).weight_decay(decay), 0.02),
-        1 => finished!(Sgd::new(0.02).weight_decay(decay).decoupled(), 0.02),
-        2 => finished!(Sgd::new(0.01).momentum(momentum).weight_decay(decay), 0.01),
-        3 => finished!(Sgd::new(0.01).momentum(momentum).nesterov().weight_decay(decay).decoupled(), 0.01),
-        4 => finished!(of_betas!(Adam::new(0.005)).decoupled(), 0.005),
-        5 => finished!(of_betas!(AdamW::new(0.005)), 0.005),
-        6 => finished!(of_betas!(AdamW::new(0.005)).amsgrad(), 0.005),
-        7 => finished!(of_betas!(Adamax::new(0.005)).decoupled(), 0.005),
-        8 => finished!(of_betas!(NAdam::new(0.005)).decoupled().momentum_decay(0.02), 0.005),
-        9 => finished!(Lion::new(0.001).betas(betas.0, betas.1).weight_decay(decay), 0.001),
-        10 => finished!(
-            Adagrad::new(0.02).rate_decay(0.01).epsilon(epsilon).weight_decay(decay).decoupled(),
-            0.02
-        ),
-        11 => finished!(of_squares!(RmsProp::new(0.005).epsilon(epsilon)), 0.005),
-        12 => finished!(of_squares!(RmsProp::new(0.005).epsilon(epsilon).momentum(momentum)), 0.005),
-        // Where the deviation is almost 0, its rounding errors matter.
-        13 => finished!(of_squares!(RmsProp::new(0.005).centred().epsilon(1e-3)), 0.005),
-        14 => finished!(of_squares!(RmsProp::new(0.005).centred().epsilon(1e-3).momentum(momentum)), 0.005),
-        _ if dice.chance(50) => {
-            finished!(Ftrl::new(0.02).l1(1e-3 * dice.below(2) as f64).l2(0.1 * dice.below(2) as f64), 0.02)
+    let drawn = [
+        ("beta1", beta1),
+        ("beta2", beta2),
+        ("momentum", momentum),
+        ("alpha", alpha),
+        ("l1", l1),
+        ("l2", l2),
+    ];
+    for (name, value) in drawn.into_iter().chain([("weight_decay", weight_decay), ("epsilon", epsilon)]) {
+        // A variant with a larger epsilon needs it.
+        let fixed = |now: &Literal| name == "epsilon" && matches!(now, Literal::Float(now) if *now > 1e-8);
+        if attributes.get(name).is_some_and(|now| !fixed(now)) {
+            attributes.set(name, value);
         }
-        _ => finished!(Adadelta::new(0.5).rho(0.9).weight_decay(decay).decoupled(), 0.5),
     }
+    let options = &mut optimizer.options;
+    if dice.chance(60) {
+        options.schedule = schedule(dice, options.rate);
+    }
+    if dice.chance(20) {
+        options.clip_value = Some(0.01 + 0.3 * dice.number().abs());
+    }
+    if dice.chance(20) {
+        options.clip_norm = Some(0.01 + dice.number().abs());
+    }
+    if dice.chance(30) {
+        options.max_norm = Some(0.01 + dice.number().abs());
+    }
+    if dice.chance(30) {
+        let digit = ["0", "1", "2", "t"][dice.below(4)];
+        let group = Group::matching(move |name| name.ends_with(digit));
+        let group = group.rate([0.0, 0.3, 2.0][dice.below(3)]);
+        let own = dice.chance(50) && decays;
+        options.groups.push(if own { group.weight_decay(0.1) } else { group });
+    }
+    options.adjustable = dice.chance(20);
+    (of.name, optimizer)
 }
