@@ -17,7 +17,7 @@ use std::path::Path;
 use calls::Calls;
 
 /// Public functions that can fail and are not called here, each with the reason.
-const LEFT_OUT: [(&str, &str); 57] = [
+const LEFT_OUT: [(&str, &str); 51] = [
     ("Checkpoint::check_whole", "as `Checkpoint::quantize` of a quantized checkpoint, by the same lines"),
     ("SamplesBuilder::try_push", "fails only where memory ends"),
     ("Vocabulary::counted", "its error is the token that occurs twice, for the message of the caller"),
@@ -31,20 +31,8 @@ const LEFT_OUT: [(&str, &str); 57] = [
     ),
     ("Csr::canonicalize", "fails only where memory ends: what it is given fits, and its result is no larger"),
     ("Coo::canonicalize", "fails only where memory ends: what it is given fits, and its result is no larger"),
-    ("Csr::prune", "fails only where memory ends: what it is given fits, and its result is no larger"),
-    ("Csr::same_meaning", "fails only where memory ends: what it is given fits, and its result is no larger"),
     ("Csr::cast", "fails only where memory ends: what it is given fits, and its result is no larger"),
-    ("Coo::prune", "fails only where memory ends: what it is given fits, and its result is no larger"),
-    ("Coo::same_meaning", "fails only where memory ends: what it is given fits, and its result is no larger"),
     ("Coo::cast", "fails only where memory ends: what it is given fits, and its result is no larger"),
-    (
-        "SelectedRows::prune",
-        "fails only where memory ends: what it is given fits, and its result is no larger",
-    ),
-    (
-        "SelectedRows::same_meaning",
-        "fails only where memory ends: what it is given fits, and its result is no larger",
-    ),
     (
         "SelectedRows::cast",
         "fails only where memory ends: what it is given fits, and its result is no larger",

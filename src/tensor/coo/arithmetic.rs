@@ -1,16 +1,16 @@
-//! Elementwise sums, products and comparisons of coo tensors. A position without an entry has the number 0.
+//! Elementwise sums and products of coo tensors. A position without an entry has the number 0.
 
 use std::ops::Neg;
 
 use ndarray::{Array2, Axis};
 
 use super::Coo;
-use crate::error::{AtCaller, Result};
+use crate::error::Result;
 use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Element, meeting};
 
 impl Coo {
-    /// Adds two tensors. An entry with the sum 0 stays stored until [`prune`](Self::prune) removes it.
+    /// Adds two tensors. An entry with the sum 0 stays stored.
     ///
     /// ```
     /// use unpadded::tensor::Coo;
@@ -103,39 +103,6 @@ impl Coo {
     #[track_caller]
     pub fn sum<T: Element>(&self) -> Result<T> {
         self.values.total()
-    }
-
-    /// Returns whether both tensors have equal dtypes, shapes and numbers. The order of entries, repeated positions and
-    /// stored zeros do not matter. The operator `==` compares the stored entries instead.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::Coo;
-    /// let x = Coo::new(&[3], array![[2], [0], [2]], array![1, 5, 2])?;
-    /// let y = Coo::from_entries([3], [([0], 5), ([2], 3)])?;
-    /// assert!(x != y && x.same_meaning(&y)?);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the canonical forms do not fit into memory.
-    #[track_caller]
-    pub fn same_meaning(&self, other: &Coo) -> Result<bool> {
-        Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
-    }
-
-    /// Returns whether the two numbers at each position differ by at most `tolerance`. NaN and infinity differ from
-    /// every number.
-    ///
-    /// # Errors
-    /// Fails if the dtypes or the shapes differ.
-    #[doc(alias = "allclose")]
-    #[track_caller]
-    pub fn near(&self, other: &Coo, tolerance: f64) -> Result<bool> {
-        Combine::NotEqual
-            .check_like("coo", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
-        // The difference is computed in `f64`, where integers do not wrap around.
-        self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
     }
 
     #[track_caller]

@@ -1,11 +1,11 @@
-//! The entries of a coo tensor: creation, access, selection, and permutation of axes.
+//! The entries of a coo tensor: creation, access and selection.
 
 use std::ops::Range;
 
 use ndarray::{Array2, Axis};
 
 use super::Coo;
-use crate::error::{AtCaller, Error, Result};
+use crate::error::{Error, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl Coo {
@@ -183,55 +183,6 @@ impl Coo {
         let mut shape = first.shape.clone();
         shape[0] = rows as usize;
         Ok(Self { shape, coordinates, values: Dense::concat_rows(&values)? })
-    }
-
-    /// Permutes the axes of the tensor: axis `i` of the result is axis `axes[i]` of this tensor. The entries keep their
-    /// order, so the result is in general not canonical; [`canonicalize`](Self::canonicalize) sorts the entries.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::{Coo, Dense};
-    /// let x = Coo::from_dense(&Dense::from(array![[1, 0, 3]]))?;
-    /// assert_eq!(x.permute_axes(&[1, 0])?.to_dense()?, array![[1], [0], [3]].into());
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if `axes` does not list each axis once.
-    #[doc(alias = "transpose")]
-    #[doc(alias = "permuted_axes")]
-    #[track_caller]
-    pub fn permute_axes(&self, axes: &[usize]) -> Result<Self> {
-        let mut sorted = axes.to_vec();
-        sorted.sort_unstable();
-        if !sorted.iter().copied().eq(0..self.shape.len()) {
-            let expected = format!("each of the {} axes once", self.shape.len());
-            return Err(Error::new("axes to permute", expected, format!("{axes:?}")));
-        }
-        Ok(Self {
-            shape: axes.iter().map(|&axis| self.shape[axis]).collect(),
-            coordinates: self.coordinates.select(Axis(1), axes),
-            values: self.values.clone(),
-        })
-    }
-
-    /// Removes stored zeros; the result is canonical.
-    ///
-    /// ```
-    /// use unpadded::tensor::Coo;
-    /// let x = Coo::from_entries([9], [([3], 1i64), ([3], -1), ([5], 2)])?;
-    /// assert_eq!((x.entries(), x.prune()?.entries()), (2, 1));
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the result does not fit into memory.
-    #[track_caller]
-    pub fn prune(&self) -> Result<Self> {
-        let sorted = self.canonical()?;
-        let kept = sorted.values.nonzero_rows().at_caller()?;
-        let coordinates = sorted.coordinates.select(Axis(0), &kept);
-        Ok(Self { shape: self.shape.clone(), coordinates, values: sorted.values.gather_rows(&kept)? })
     }
 
     /// Takes the entries with the indices `kept`, in this order; entry *i* of the result gets the first coordinate

@@ -1,4 +1,4 @@
-//! Elementwise sums, products and comparisons of sparse matrices.
+//! Elementwise sums and products of sparse matrices.
 //!
 //! A position without an entry has the number 0. The product of this 0 and any number is 0, even if the number is
 //! infinity.
@@ -12,7 +12,7 @@ use crate::tensor::dtype::sealed::Sealed;
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
 
 impl Csr {
-    /// Adds two matrices. An entry with the sum 0 stays stored until [`prune`](Self::prune) removes it.
+    /// Adds two matrices. An entry with the sum 0 stays stored.
     ///
     /// ```
     /// use ndarray::array;
@@ -64,61 +64,6 @@ impl Csr {
     #[track_caller]
     pub fn mul(&self, other: &Csr) -> Result<Self> {
         self.combined(other, Combine::Multiply)
-    }
-
-    /// Compares two matrices elementwise: the result is true at each position at which the numbers differ. The result
-    /// stores an entry at each position at which at least one of the matrices has an entry.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::Csr;
-    /// let (a, b) = (Csr::try_from(array![[3, 0], [0, 2]])?, Csr::try_from(array![[3, 5], [0, 0]])?);
-    /// assert_eq!(a.not_equal(&b)?.to_dense()?, array![[false, true], [false, true]].into());
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the dtypes or the shapes differ.
-    #[track_caller]
-    pub fn not_equal(&self, other: &Csr) -> Result<Self> {
-        self.combined(other, Combine::NotEqual)
-    }
-
-    /// Compares two matrices elementwise: the result is true at each position at which the number in this matrix is
-    /// less than the number in `other`.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::Csr;
-    /// let (a, b) = (Csr::try_from(array![[3, -1], [0, 2]])?, Csr::try_from(array![[4, 0], [0, 2]])?);
-    /// assert_eq!(a.less(&b)?.to_dense()?, array![[true, true], [false, false]].into());
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the dtypes or the shapes differ.
-    #[track_caller]
-    pub fn less(&self, other: &Csr) -> Result<Self> {
-        self.combined(other, Combine::Less)
-    }
-
-    /// Compares two matrices elementwise: the result is true at each position at which the number in this matrix is
-    /// greater than the number in `other`.
-    ///
-    /// ```
-    /// use unpadded::DType;
-    /// use unpadded::tensor::Csr;
-    /// let x = Csr::from_triples([1, 9], [(0, 3, 1.0f32), (0, 7, -1.0)])?;
-    /// let above = x.greater(&Csr::zeros(DType::F32, [1, 9])?)?.prune()?;
-    /// assert_eq!(above.indices(), [3]);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the dtypes or the shapes differ.
-    #[track_caller]
-    pub fn greater(&self, other: &Csr) -> Result<Self> {
-        self.combined(other, Combine::Greater)
     }
 
     /// Multiplies every number by a factor. In a matrix of floats, the factor is first rounded to the nearest number of
@@ -264,48 +209,6 @@ impl Csr {
             }
         });
         Ok(out)
-    }
-
-    /// Returns whether both matrices have equal dtypes, shapes and numbers. The order of entries, repeated positions
-    /// and stored zeros do not matter. The operator `==` compares the stored entries instead.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::Csr;
-    /// let x = Csr::from_rows(3, [vec![(2, 1.0f32), (0, 0.5), (2, 1.0)]])?;
-    /// let y = Csr::try_from(array![[0.5f32, 0.0, 2.0]])?;
-    /// assert!(x != y && x.same_meaning(&y)?);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the canonical forms do not fit into memory.
-    #[track_caller]
-    pub fn same_meaning(&self, other: &Csr) -> Result<bool> {
-        Ok((self.dtype(), self.shape) == (other.dtype(), other.shape) && self.prune()? == other.prune()?)
-    }
-
-    /// Returns whether the two numbers at each position differ by at most `tolerance`. NaN and infinity differ from
-    /// every number.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::Csr;
-    /// let (x, y) = (Csr::try_from(array![[0.0f32, 2.0]])?, Csr::try_from(array![[0.01f32, 2.0]])?);
-    /// assert!(x.near(&y, 0.1)? && !x.near(&y, 0.001)?);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the dtypes or the shapes differ.
-    #[doc(alias = "allclose")]
-    #[doc(alias = "abs_diff_eq")]
-    #[track_caller]
-    pub fn near(&self, other: &Csr, tolerance: f64) -> Result<bool> {
-        Combine::NotEqual
-            .check_like("csr", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
-        // The difference is computed in `f64`, where integers do not wrap around.
-        self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.values.within(tolerance).at_caller()
     }
 
     #[track_caller]

@@ -1,9 +1,9 @@
-//! Creates csr matrices: zeros, the identity, and matrices of rows, triples, bags of ids or arrays.
+//! Creates csr matrices: zeros, and matrices of rows, triples, bags of ids or arrays.
 
 use ndarray::Array2;
 
 use super::{Csr, pointers};
-use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl Csr {
@@ -24,28 +24,6 @@ impl Csr {
     pub fn zeros(dtype: DType, shape: [usize; 2]) -> Result<Self> {
         let indptr = pointers(&[], shape[0]).at_caller()?;
         Ok(Self { shape, indptr, indices: Vec::new(), values: Dense::zeros(dtype, &[0])? })
-    }
-
-    /// Makes the identity matrix.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::DType;
-    /// use unpadded::tensor::Csr;
-    /// assert_eq!(Csr::eye(DType::I32, 2)?.to_dense()?, array![[1, 0], [0, 1]].into());
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the matrix does not fit into memory.
-    #[doc(alias = "identity")]
-    #[track_caller]
-    pub fn eye(dtype: DType, n: usize) -> Result<Self> {
-        let mut indptr = pointers(&[], n).at_caller()?;
-        indptr.iter_mut().zip(0..).for_each(|(end, row)| *end = row);
-        let mut ones = Dense::zeros(DType::Bool, &[n])?;
-        ones.as_mut_slice::<bool>()?.fill(true);
-        Ok(Self { shape: [n, n], indices: indptr[..n].to_vec(), indptr, values: ones.cast(dtype) })
     }
 
     /// Makes a matrix from triples (row, column, value), in any order. Values with equal positions are added. The
@@ -157,27 +135,6 @@ impl Csr {
         }
         let values = Dense::from_vec(&[counts.len()], counts)?;
         Ok(Self { shape: [bags.len(), columns], indptr, indices, values })
-    }
-
-    /// Checks that no stored value is NaN or infinite.
-    ///
-    /// ```
-    /// use unpadded::tensor::Csr;
-    /// let x = Csr::from_triples([2, 9], [(1, 7, f32::NAN)])?;
-    /// let message = x.check_finite().unwrap_err().to_string();
-    /// assert!(message.starts_with("value at (1, 7) of csr: expected a finite number, got NaN"), "{message}");
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if a stored value is NaN or infinite. The message has the first value that is NaN or infinite, and the
-    /// position of this value.
-    #[track_caller]
-    pub fn check_finite(&self) -> Result<()> {
-        let Some((at, number)) = self.values.find_float(|x| !x.is_finite()) else { return Ok(()) };
-        let row = self.indptr.partition_point(|&start| start <= at as i64) - 1;
-        let what = format!("value at ({row}, {}) of csr", self.indices[at]);
-        Err(Error::of(ErrorKind::NotFinite, what, "a finite number", number.to_string()))
     }
 }
 

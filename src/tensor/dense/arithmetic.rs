@@ -25,9 +25,6 @@ pub(in crate::tensor) enum Combine {
     Add,
     Subtract,
     Multiply,
-    NotEqual,
-    Less,
-    Greater,
 }
 
 impl Combine {
@@ -41,7 +38,6 @@ impl Combine {
             Self::Add => "add",
             Self::Subtract => "subtract",
             Self::Multiply => "multiply by",
-            Self::NotEqual | Self::Less | Self::Greater => "compare with",
         };
         let [expected, got] = operands.map(|(dtype, shape)| format!("{dtype} {shape:?}"));
         Err(Error::new(format!("{storage} to {verb}"), expected, got))
@@ -51,20 +47,8 @@ impl Combine {
         match self {
             Self::Add => T::narrow(T::add(a.summand(), b)),
             Self::Subtract => T::narrow(T::minus(a.summand(), b.summand())),
-            _ => T::narrow(T::times(a.summand(), b.summand())),
+            Self::Multiply => T::narrow(T::times(a.summand(), b.summand())),
         }
-    }
-
-    fn truth<T: Element>(self, a: T, b: T) -> bool {
-        match self {
-            Self::Less => a.number() < b.number(),
-            Self::Greater => a.number() > b.number(),
-            _ => a != b,
-        }
-    }
-
-    fn compares(self) -> bool {
-        matches!(self, Self::NotEqual | Self::Less | Self::Greater)
     }
 }
 
@@ -80,18 +64,16 @@ impl Dense {
         with_element!(self.dtype(), T => {
             let (none, w) = (vec![T::default(); self.width()], self.width());
             let (left, right) = (self.as_slice::<T>()?, other.as_slice::<T>()?);
-            let (mut truths, mut numbers) = (Vec::<bool>::new(), Vec::<T>::new());
+            let mut numbers = Vec::<T>::new();
             for &pair in pairs {
                 let (a, b) = match pair {
                     Pair::Left(a) => (&left[a * w..(a + 1) * w], &none[..]),
                     Pair::Right(b) => (&none[..], &right[b * w..(b + 1) * w]),
                     Pair::Both(a, b) => (&left[a * w..(a + 1) * w], &right[b * w..(b + 1) * w]),
                 };
-                for (&a, &b) in a.iter().zip(b) {
-                    if how.compares() { truths.push(how.truth(a, b)) } else { numbers.push(how.numbers(a, b)) }
-                }
+                numbers.extend(a.iter().zip(b).map(|(&a, &b)| how.numbers(a, b)));
             }
-            if how.compares() { Self::from_vec(&shape, truths) } else { Self::from_vec(&shape, numbers) }
+            Self::from_vec(&shape, numbers)
         })
     }
 
@@ -160,28 +142,8 @@ impl Dense {
         Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
     }
 
-    /// Returns the last number in the order that `after` defines, such as the maximum. Returns NaN if there is a NaN,
-    /// and `None` if there are no numbers.
-    #[track_caller]
-    pub(in crate::tensor) fn extreme<T: Element>(
-        &self,
-        after: fn(Number, Number) -> bool,
-    ) -> Result<Option<T>> {
-        let is_nan = |x: Number| x.partial_cmp(&x).is_none();
-        let later = |best: T, x: T| {
-            let (a, b) = (best.number(), x.number());
-            if !is_nan(a) && (is_nan(b) || after(b, a)) { x } else { best }
-        };
-        Ok(self.as_slice::<T>()?.iter().copied().reduce(later))
-    }
-
     /// Converts the tensor to the dtype of sums: `f64` for floats; other dtypes do not change.
     pub(in crate::tensor) fn to_sums(&self) -> Self {
         if self.dtype().is_float() { self.cast(DType::F64) } else { self.clone() }
-    }
-
-    /// Returns whether the magnitude of every number is at most `tolerance`; `false` if there is a NaN.
-    pub(in crate::tensor) fn within(&self, tolerance: f64) -> Result<bool> {
-        Ok(self.cast(DType::F64).as_slice::<f64>()?.iter().all(|x| x.abs() <= tolerance))
     }
 }

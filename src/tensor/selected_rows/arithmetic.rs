@@ -1,9 +1,9 @@
-//! Sums, products, norms and comparisons of selected rows.
+//! Sums, products and norms of selected rows.
 
 use std::ops::Neg;
 
 use super::SelectedRows;
-use crate::error::{AtCaller, Error, Result};
+use crate::error::{Error, Result};
 use crate::kernels::{Assign, Float, PackedMatrix, RoundedRows, Transpose, View, ViewMut, affine};
 use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::{DType, Dense, Element, meeting, with_element};
@@ -153,38 +153,6 @@ impl SelectedRows {
             other => with_element!(other, T => product::<T>(&self.value, rhs, &mut value)?),
         }
         Self::new(self.height(), self.rows.clone(), value)
-    }
-
-    /// Returns whether both tables have equal dtypes, shapes and numbers. The order of stored rows, repeated rows and
-    /// stored rows of zeros do not matter. The operator `==` compares the stored rows instead.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::SelectedRows;
-    /// let x = SelectedRows::new(4, vec![2, 0, 2], array![1, 0, 2])?;
-    /// assert!(x.same_meaning(&SelectedRows::new(4, vec![2], array![3])?)?);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if the merged rows do not fit into memory.
-    #[track_caller]
-    pub fn same_meaning(&self, other: &SelectedRows) -> Result<bool> {
-        Ok((self.dtype(), &self.shape) == (other.dtype(), &other.shape) && self.prune()? == other.prune()?)
-    }
-
-    /// Returns whether the two numbers at each position differ by at most `tolerance`. NaN and infinity differ from
-    /// every number.
-    ///
-    /// # Errors
-    /// Fails if the dtypes or the shapes differ.
-    #[doc(alias = "allclose")]
-    #[track_caller]
-    pub fn near(&self, other: &SelectedRows, tolerance: f64) -> Result<bool> {
-        Combine::NotEqual
-            .check_like("selected rows", [(self.dtype(), self.shape()), (other.dtype(), other.shape())])?;
-        // The difference is computed in `f64`, where integers do not wrap around.
-        self.cast(DType::F64)?.sub(&other.cast(DType::F64)?)?.value.within(tolerance).at_caller()
     }
 
     #[track_caller]

@@ -86,33 +86,22 @@ fn damaged_csr(random: &mut Random) -> crate::error::Result<Csr> {
 
 fn every_csr_method(x: &Csr, y: &Csr, random: &mut Random) {
     let (a, b) = (random.extent(), random.extent());
-    assert!(x.density() >= 0.0 && !x.to_string().is_empty() && !format!("{x:?}").is_empty());
+    assert!(!x.to_string().is_empty() && !format!("{x:?}").is_empty());
     look(x.to_dense());
     look(x.clone().canonicalize());
-    look(x.check_finite());
     look(x.transpose());
-    look(x.prune());
     look(x.to_coo());
     look(x.to_selected_rows());
     look(x.slice_rows(a..b));
-    look(x.slice_columns(a..b));
     look(x.take(&random.picks()));
-    look(x.take_columns(&random.picks()));
-    look(x.retain_columns(&random.indices(2)));
     look(Csr::concat_rows(&[x, y]));
-    look(Csr::concat_columns(&[x, y]));
     look(x.add(y));
     look(x.sub(y));
     look(x.mul(y));
-    look(x.less(y));
-    look(x.not_equal(y));
-    look(x.near(y, 0.5));
-    look(x.same_meaning(y));
     look(x.scale(random.below(3) as f64 / 2.0));
     look(x.cast(DType::ALL[random.below(9) as usize]));
     look(x.sum_axis(0));
     look(x.sum_axis(1));
-    look(x.row_norms());
     look(x.dot(y));
     let (rows, columns) = (x.shape()[0], x.shape()[1].min(4));
     let dense = random.values(&[columns, 2]).cast(x.dtype());
@@ -125,22 +114,8 @@ fn every_csr_method(x: &Csr, y: &Csr, random: &mut Random) {
     with_element!(x.dtype(), T => {
         look(x.get::<T>(a, b));
         look(x.row::<T>(a));
-        look(x.iter::<T>().map(Iterator::count));
         look(x.sum::<T>());
-        look(x.max::<T>());
-        look(x.min::<T>());
         look(x.map(|v: T| v));
-        let mut changed = x.clone();
-        let before = changed.clone();
-        if changed.set(a, b, T::default()).is_err() {
-            assert_eq!(format!("{changed:?}"), format!("{before:?}"));
-        }
-        let before = changed.clone();
-        let columns = random.indices(2);
-        if changed.set_row(b, &columns, &[T::default(); 2]).is_err() {
-            assert_eq!(format!("{changed:?}"), format!("{before:?}"));
-        }
-        look(changed.to_dense());
     });
 }
 
@@ -179,20 +154,15 @@ fn coo_of_damaged_parts() {
         assert!(!x.to_string().is_empty());
         look(x.to_dense());
         look(x.clone().canonicalize());
-        look(x.prune());
         look(x.to_csr());
         look(x.to_selected_rows());
         look(x.slice_rows(a..b));
         look(x.take(&random.picks()));
-        look(x.permute_axes(&random.picks()));
-        look(x.permute_axes(&(0..rank).rev().collect::<Vec<_>>()));
         look(Coo::concat_rows(&[&x, &y]));
         for y in [&x, &y] {
             look(x.add(y));
             look(x.sub(y));
             look(x.mul(y));
-            look(x.near(y, 0.5));
-            look(x.same_meaning(y));
         }
         look(x.scale(0.5));
         look(x.cast(DType::I8));
@@ -223,7 +193,6 @@ fn selected_rows_of_damaged_parts() {
         assert!(!x.to_string().is_empty());
         look(x.densify());
         look(x.clone().merge());
-        look(x.prune());
         look(x.to_csr());
         look(x.to_coo());
         look(x.row(random.extent()));
@@ -232,15 +201,10 @@ fn selected_rows_of_damaged_parts() {
             look(x.add(y));
             look(x.sub(y));
             look(x.mul(y));
-            look(x.near(y, 0.5));
-            look(x.same_meaning(y));
         }
         look(x.scale(0.5));
         look(x.norm());
         look(x.dot(&random.values(&[2, 2]).cast(x.dtype())));
-        let (mut changed, at) = (x.clone(), random.extent());
-        let set = changed.set_row(at, &random.values(&row).cast(x.dtype()));
-        assert!(set.is_ok() || format!("{changed:?}") == format!("{x:?}"));
         with_element!(x.dtype(), T => {
             look(x.sum::<T>());
             look(x.map(|v: T| v));

@@ -46,16 +46,11 @@ proptest! {
         let listed = t.iter().filter(|_| r * c > 0).map(|&(i, j, v)| ((i % r) as i64, (j % c) as i64, f64::from(v)));
         let made = Csr::from_triples([r, c], listed).unwrap();
         prop_assert!(made.is_canonical());
-        prop_assert!(made.same_meaning(&x.cast(DType::F64).unwrap()).unwrap());
-        prop_assert_eq!(Csr::from_dense(&x.to_dense().unwrap()).unwrap(), x.prune().unwrap());
+        prop_assert_eq!(&means(&made), &expected);
         let wide = x.cast(DType::F64).unwrap();
         for ((i, j), &v) in dense.indexed_iter() {
             prop_assert_eq!(wide.get::<f64>(i, j).unwrap(), v);
         }
-        let mut listed = Array2::<f64>::zeros((r, c));
-        wide.iter::<f64>().unwrap().for_each(|(i, j, v)| listed[[i, j]] += v);
-        prop_assert_eq!(&listed, &dense);
-        prop_assert!(x.prune().unwrap().density() <= 1.0);
     }
 
     #[test]
@@ -65,17 +60,9 @@ proptest! {
         prop_assert_eq!(means(&x.add(&y).unwrap()), &p + &q);
         prop_assert_eq!(means(&x.sub(&y).unwrap()), &p - &q);
         prop_assert_eq!(means(&x.mul(&y).unwrap()), &p * &q);
-        let truth = |f: fn(f64, f64) -> bool| {
-            ndarray::Zip::from(&p).and(&q).map_collect(|&a, &b| f64::from(u8::from(f(a, b))))
-        };
-        prop_assert_eq!(means(&x.not_equal(&y).unwrap()), truth(|a, b| a != b));
-        prop_assert_eq!(means(&x.less(&y).unwrap()), truth(|a, b| a < b));
-        prop_assert_eq!(means(&x.greater(&y).unwrap()), truth(|a, b| a > b));
         prop_assert!(x.add(&y).unwrap().is_canonical());
         prop_assert_eq!(means(&x.scale(-3.0).unwrap()), p.mapv(|v| -3.0 * v));
         prop_assert_eq!(means(&-&x), -&p);
-        prop_assert_eq!(x.same_meaning(&y).unwrap(), p == q);
-        prop_assert_eq!(x.near(&y, 1.0).unwrap(), (&p - &q).iter().all(|v| v.abs() <= 1.0));
         let squares = x.cast(DType::F64).unwrap().map(|v: f64| v * v).unwrap();
         prop_assert_eq!(means(&squares), &p * &p);
         let d = numbers([r, c], dtype);
@@ -88,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn sums_and_extremes(t in triples(), [r, c, _] in extents(), dtype in dtypes()) {
+    fn sums_are_what_they_are_in_dense(t in triples(), [r, c, _] in extents(), dtype in dtypes()) {
         let x = csr([r, c], &t, dtype);
         let (p, w) = (means(&x), x.cast(DType::F64).unwrap());
         prop_assert_eq!(w.sum::<f64>().unwrap(), p.sum());
@@ -98,14 +85,10 @@ proptest! {
             let sums: Array1<f64> = sums.cast(DType::F64).try_into().unwrap();
             prop_assert_eq!(sums, p.sum_axis(Axis(axis)));
         }
-        let norms: Array1<f64> = w.row_norms().unwrap().try_into().unwrap();
-        prop_assert_eq!(norms, p.map_axis(Axis(1), |row| row.iter().map(|v| v * v).sum::<f64>().sqrt()));
-        prop_assert_eq!(w.max::<f64>().unwrap(), p.iter().copied().reduce(f64::max));
-        prop_assert_eq!(w.min::<f64>().unwrap(), p.iter().copied().reduce(f64::min));
     }
 
     #[test]
-    fn rows_and_columns_move_as_in_dense(
+    fn rows_move_as_in_dense(
         a in triples(),
         b in triples(),
         [r, c, k] in extents(),
@@ -113,40 +96,14 @@ proptest! {
         picks in prop::collection::vec(0usize..9, 0..5),
         ends in [0usize..7, 0usize..7],
     ) {
-        let (x, y, z) = (csr([r, c], &a, dtype), csr([k, c], &b, dtype), csr([r, k], &b, dtype));
+        let (x, y) = (csr([r, c], &a, dtype), csr([k, c], &b, dtype));
         let p = means(&x);
         prop_assert_eq!(means(&x.transpose().unwrap()), p.t().to_owned());
         prop_assert_eq!(means(&Csr::concat_rows(&[&x, &y]).unwrap()), concatenate![Axis(0), p, means(&y)]);
-        prop_assert_eq!(means(&Csr::concat_columns(&[&x, &z]).unwrap()), concatenate![Axis(1), p, means(&z)]);
         let rows: Vec<usize> = picks.iter().filter(|_| r > 0).map(|i| i % r.max(1)).collect();
-        let columns: Vec<usize> = picks.iter().filter(|_| c > 0).map(|i| i % c.max(1)).collect();
         prop_assert_eq!(means(&x.take(&rows).unwrap()), p.select(Axis(0), &rows));
-        prop_assert_eq!(means(&x.take_columns(&columns).unwrap()), p.select(Axis(1), &columns));
-        let ids: Vec<i64> = columns.iter().map(|&j| j as i64).collect();
-        let kept = Array2::from_shape_fn((r, c), |(i, j)| if columns.contains(&j) { p[[i, j]] } else { 0.0 });
-        prop_assert_eq!(means(&x.retain_columns(&ids).unwrap()), kept);
         let range = |end: usize| ends[0].min(ends[1]).min(end)..ends[0].max(ends[1]).min(end);
         prop_assert_eq!(means(&x.slice_rows(range(r)).unwrap()), p.slice(s![range(r), ..]).to_owned());
-        prop_assert_eq!(means(&x.slice_columns(range(c)).unwrap()), p.slice(s![.., range(c)]).to_owned());
-    }
-
-    #[test]
-    fn what_is_set_is_there(t in triples(), [r, c, _] in [1usize..6, 1usize..7, 0usize..1], set in triples()) {
-        let (mut x, mut p) = (csr([r, c], &t, DType::F32), means(&csr([r, c], &t, DType::F32)));
-        for (i, j, v) in set {
-            x.set(i % r, j % c, f32::from(v)).unwrap();
-            p[[i % r, j % c]] = f64::from(v);
-            prop_assert_eq!(means(&x), p.clone());
-        }
-        let before = x.clone();
-        x.set_row(0, &[c as i64 - 1, 0], &[5.0f32, 7.0]).unwrap();
-        p.row_mut(0).fill(0.0);
-        p[[0, c - 1]] += 5.0;
-        p[[0, 0]] += 7.0;
-        prop_assert_eq!(means(&x), p.clone());
-        prop_assert!(x.set_row(0, &[0, c as i64], &[1.0f32, 1.0]).is_err() && x.set(r, 0, 1.0f32).is_err());
-        prop_assert_eq!(means(&x), p);
-        prop_assert_eq!(before.slice_rows(1..r).unwrap(), x.slice_rows(1..r).unwrap());
     }
 
     #[test]
@@ -196,13 +153,10 @@ proptest! {
         prop_assert!(same(s.mul(&t).unwrap(), x.mul(&y).unwrap()));
         prop_assert!(same(s.scale(2.0).unwrap(), x.scale(2.0).unwrap()));
         prop_assert!(same(-&s, -&x));
-        prop_assert!(same(s.permute_axes(&[1, 0]).unwrap(), x.transpose().unwrap()));
         prop_assert!(same(Coo::concat_rows(&[&s, &t]).unwrap(), Csr::concat_rows(&[&x, &y]).unwrap()));
         let rows: Vec<usize> = [4, 0, 4].iter().filter(|_| r > 0).map(|i| i % r.max(1)).collect();
         prop_assert!(same(s.take(&rows).unwrap(), x.take(&rows).unwrap()));
         prop_assert!(same(s.slice_rows(r / 2..r).unwrap(), x.slice_rows(r / 2..r).unwrap()));
-        prop_assert_eq!(s.same_meaning(&t).unwrap(), x.same_meaning(&y).unwrap());
-        prop_assert_eq!(s.near(&t, 1.0).unwrap(), x.near(&y, 1.0).unwrap());
         let (s, x) = (s.cast(DType::F64).unwrap(), x.cast(DType::F64).unwrap());
         prop_assert_eq!(s.sum::<f64>().unwrap(), x.sum::<f64>().unwrap());
         prop_assert!(same(s.map(f64::abs).unwrap(), x.map(f64::abs).unwrap()));
@@ -225,8 +179,6 @@ proptest! {
         prop_assert!(same(s.mul(&t).unwrap(), x.mul(&y).unwrap()));
         prop_assert!(same(s.scale(2.0).unwrap(), x.scale(2.0).unwrap()));
         prop_assert!(same(-&s, -&x));
-        prop_assert_eq!(s.same_meaning(&t).unwrap(), x.same_meaning(&y).unwrap());
-        prop_assert_eq!(s.near(&t, 1.0).unwrap(), x.near(&y, 1.0).unwrap());
         let p = means(&x);
         let mut only = p.clone();
         for (row, mut numbers) in only.outer_iter_mut().enumerate() {
@@ -237,11 +189,6 @@ proptest! {
         prop_assert_eq!(w.norm().unwrap(), p.iter().map(|v| v * v).sum::<f64>().sqrt());
         prop_assert_eq!(w.sum::<f64>().unwrap(), p.sum());
         prop_assert_eq!(wide(&w.map(f64::abs).unwrap().densify().unwrap()), p.mapv(f64::abs));
-        let (mut set, mut q) = (s.clone(), p.clone());
-        let row = numbers([1, 3], dtype).reshape(&[3]).unwrap();
-        set.set_row(4, &row).unwrap();
-        for (j, v) in wide(&numbers([1, 3], dtype)).iter().enumerate() { q[[4, j]] = *v; }
-        prop_assert_eq!(wide(&set.densify().unwrap()), q);
         for row in 0..6 {
             let got: Array1<f64> = s.row(row).unwrap().cast(DType::F64).try_into().unwrap();
             prop_assert_eq!(got, p.row(row).to_owned());
@@ -270,27 +217,7 @@ proptest! {
 fn sums_of_nothing_are_positive_zeros() {
     let none = Csr::zeros(DType::F32, [2, 3]).unwrap();
     assert_eq!(none.sum::<f32>().unwrap().to_bits(), 0);
-    let norms: Array1<f32> = none.row_norms().unwrap().try_into().unwrap();
-    assert!(norms.iter().all(|norm| norm.to_bits() == 0), "{norms:?}");
     assert_eq!(none.to_coo().unwrap().sum::<f32>().unwrap().to_bits(), 0);
     let rows = SelectedRows::new(3, vec![], Array2::<f64>::zeros([0, 2])).unwrap();
     assert_eq!((rows.sum::<f64>().unwrap().to_bits(), rows.norm().unwrap().to_bits()), (0, 0));
-}
-
-#[test]
-fn a_column_that_no_index_can_name_is_refused() {
-    let mut endless = Csr::zeros(DType::F32, [2, usize::MAX]).unwrap();
-    let said = endless.set(0, 1 << 63, 1.0f32).unwrap_err().to_string();
-    assert!(
-        said.contains("column of csr: expected at most 9223372036854775807, got 9223372036854775808"),
-        "{said}"
-    );
-}
-
-#[test]
-fn columns_are_taken_from_more_than_memory_has_room_for() {
-    let last = i64::MAX - 1;
-    let x = Csr::from_triples([2, i64::MAX as usize], [(0, last, 3.0f32), (1, 7, 2.0), (1, 9, 1.0)]).unwrap();
-    let taken = x.take_columns(&[9, last as usize, 8, 9]).unwrap();
-    assert_eq!(means(&taken), ndarray::array![[0.0, 3.0, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0]]);
 }

@@ -35,37 +35,16 @@ fn of_csr() {
     said(x.get::<f32>(0, 3), "column of csr: expected less than 3, the number of columns, got 3");
     said(x.get::<f64>(0, 0), "dtype: expected f64, got f32");
     said(x.row::<f32>(9), "row of csr: expected less than 2, the number of rows, got 9");
-    said(x.clone().set(0, 9, 1.0f32), "column of csr: expected less than 3, the number of columns, got 9");
-    said(x.clone().set(0, 0, 1i64), "dtype: expected i64, got f32");
-    said(
-        x.clone().set_row(0, &[1], &[1.0f32, 2.0]),
-        "values of row 0: expected 1, one for each column, got 2",
-    );
-    said(
-        x.clone().set_row(1, &[0, -3], &[1.0f32; 2]),
-        &format!("column at place 1 of row 1: {below} 3, the number of columns, got -3"),
-    );
     said(x.take(&[0, 2]), "row number at place 1: expected below 2, got 2");
-    said(x.take_columns(&[3]), "column number at place 0: expected below 3, got 3");
     said(x.slice_rows(1..3), "rows to slice: expected a range within 0..2, got 1..3");
-    said(x.slice_columns(2..4), "columns to slice: expected a range within 0..3, got 2..4");
-    said(x.retain_columns(&[0, 3]), &format!("column at place 1: {below} 3, the number of columns, got 3"));
     said(Csr::concat_rows(&[]), "csr to concatenate: expected at least one, got none");
     let other = Csr::zeros(DType::F32, [3, 2]).unwrap();
     said(
         Csr::concat_rows(&[&x, &other]),
         "csr 1 to concatenate: expected f32 of 3 columns, got f32 of 2 columns",
     );
-    said(
-        Csr::concat_columns(&[&x, &other]),
-        "csr 1 to concatenate: expected f32 of 2 rows, got f32 of 3 rows",
-    );
-    let endless = Csr::zeros(DType::F32, [2, i64::MAX as usize]).unwrap();
-    let most = format!("columns to concatenate: expected at most {0}, got {0} and 3", i64::MAX);
-    said(Csr::concat_columns(&[&endless, &x]), &most);
     said(x.add(&other), "csr to add: expected f32 [2, 3], got f32 [3, 2]");
     said(x.mul(&x.cast(DType::I8).unwrap()), "csr to multiply by: expected f32 [2, 3], got i8 [2, 3]");
-    said(x.less(&other), "csr to compare with: expected f32 [2, 3], got f32 [3, 2]");
     said(
         x.cast(DType::I32).unwrap().scale(0.5),
         "factor of i32 numbers: expected a number that i32 can hold, got 0.5",
@@ -79,7 +58,6 @@ fn of_csr() {
     said(x.add_dense(&array![1.0f32].into()), "dense tensor to add: expected f32 [2, 3], got f32 [1]");
     said(x.sum::<i8>(), "dtype: expected i8, got f32");
     said(x.sum_axis(2), "axis to sum over: expected 0 or 1, got 2");
-    said(x.cast(DType::I32).unwrap().row_norms(), "dtype of row norms: expected floats, got i32");
     let product = "right side of a product with csr: expected f32 of 3 rows";
     said(x.dot(&Dense::from(array![1.0f32])), &format!("{product}, got f32 [1]"));
     said(x.dot(&Dense::from(arr0(1.0f32))), &format!("{product}, got f32 []"));
@@ -88,9 +66,6 @@ fn of_csr() {
         x.transposed_dot(&array![1, 2].into()),
         "right side of a product with csr: expected f32 of 2 rows, got i32 [2]",
     );
-    let nan = Csr::from_triples([2, 3], [(0, 1, 1.0), (1, 2, f64::INFINITY)]).unwrap();
-    said(nan.check_finite(), "value at (1, 2) of csr: expected a finite number, got inf");
-    assert!(x.check_finite().is_ok());
 }
 
 #[test]
@@ -100,7 +75,6 @@ fn of_coo_and_selected_rows() {
     said(x.get::<f32>(&[1]), "place in coo: expected a place within shape [2, 3], got [1]");
     said(x.take(&[2]), "row number at place 0: expected below 2, got 2");
     said(x.slice_rows(0..3), "rows to slice: expected a range within 0..2, got 0..3");
-    said(x.permute_axes(&[0, 0]), "axes to permute: expected each of the 2 axes once, got [0, 0]");
     let cube = Coo::zeros(DType::F32, &[2, 3, 1]).unwrap();
     said(x.add(&cube), "coo to add: expected f32 [2, 3], got f32 [2, 3, 1]");
     said(
@@ -113,12 +87,10 @@ fn of_coo_and_selected_rows() {
 
     let s = SelectedRows::new(4, vec![1, 1], array![[1.0f32, 2.0], [3.0, 4.0]]).unwrap();
     said(s.row(4), "row of selected rows: expected below the table's height of 4, got 4");
-    said(s.clone().set_row(0, &array![1.0f32].into()), "values of row 0: expected f32 [2], got f32 [1]");
     said(
         s.retain(&[0, -1]),
         "row to retain at place 1: expected 0 or more and below the table's height of 4, got -1",
     );
-    said(SelectedRows::from_pairs(4, &[2], [(3, [1.0f32])]), "numbers of row 3: expected 2, got 1");
     said(
         SelectedRows::zeros(DType::F32, &[]),
         "shape of selected rows: expected at least one dimension, got []",
@@ -140,9 +112,7 @@ fn of_coo_and_selected_rows() {
 #[test]
 fn numbers_that_are_none_are_kept() {
     let x = Csr::from_triples([1, 3], [(0, 0, f32::NAN), (0, 1, f32::INFINITY)]).unwrap();
-    assert!(x.max::<f32>().unwrap().unwrap().is_nan() && x.min::<f32>().unwrap().unwrap().is_nan());
     assert!(x.sum::<f32>().unwrap().is_nan());
-    assert!(!x.near(&x, 1.0).unwrap());
     // Positions without an entry stay 0, even if the factor is infinite.
     assert_eq!(x.scale(f64::INFINITY).unwrap().get::<f32>(0, 2).unwrap(), 0.0);
     let wide = Csr::from_triples([1, 1], [(0, 0, i32::MAX)]).unwrap();
