@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use unpadded::metrics::{ChrF, Counts, Metric, Unit, ratio};
 
 use super::by_length::ByLength;
-use super::sample::{Bootstrap, FigureFn};
+use super::sample::{Bootstrap, FigureFn, OfSums};
 
 /// Maximum number of unseen labels that are listed by name; further unseen labels are counted together as one entry.
 const MOST_UNSEEN: usize = 1_000;
@@ -48,7 +48,7 @@ pub struct Evaluation {
     /// Whether a text has no label, which is a right answer if a text may have several labels.
     pub(super) bare: bool,
     /// The function that computes the headline figure from `columns` summed counts of all texts.
-    pub(super) of: Option<FigureFn<'static>>,
+    pub(super) of: Option<FigureFn>,
     pub(super) columns: usize,
 }
 
@@ -285,7 +285,7 @@ impl ScoreSums {
     pub(super) fn end(self, columns: usize, figures: &[NamedFigure], unseen: Vec<UnseenLabel>) -> Evaluation {
         let Self { sample, lengths, loss: [sum, count] } = self;
         let total = sample.total(columns);
-        let of: Vec<FigureFn<'static>> = figures.iter().map(|(.., of)| *of).collect();
+        let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
         let intervals = sample.intervals(columns, &of);
         let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
             name: name.to_owned(),
@@ -414,7 +414,7 @@ impl Tally {
     }
 }
 
-pub(super) type NamedFigure = (&'static str, Unit, FigureFn<'static>);
+pub(super) type NamedFigure = (&'static str, Unit, FigureFn);
 
 /// With more labels, macro F1 gets no bootstrap interval, since the counts of every label would be resampled.
 pub(super) const MOST_LABELS: usize = 20;

@@ -1,7 +1,5 @@
 //! Bootstrap resampling of counts per text: confidence intervals, and the paired test of two models.
 
-use std::fmt;
-
 use unpadded::metrics::{Metric, ratio};
 use unpadded::op::philox;
 
@@ -17,29 +15,40 @@ const FEW: f64 = 100.0;
 const NORMAL: f64 = 1.959_963_984_540_054;
 
 /// How a figure, such as accuracy, is computed from the summed counts; the counts are indexed by column.
-#[derive(Clone, Copy)]
-pub(super) enum FigureFn<'a> {
+#[derive(Debug, Clone, Copy)]
+pub(super) enum FigureFn {
     /// A share of texts: the column of the hits and the column of all texts; a text adds 0 or 1 to either column.
     Share(usize, usize),
     /// Any other figure; NaN if the figure is undefined for these counts.
     Of(fn(&[f64]) -> f64),
-    /// A metric, whose sums are the columns.
-    Metric(&'a dyn Metric),
 }
 
-impl fmt::Debug for FigureFn<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("FigureFn")
+/// A number that is computed from summed counts: a figure, or a metric, whose sums are the columns.
+pub(super) trait OfSums {
+    fn value(&self, sums: &[f64]) -> f64;
+
+    /// Returns the columns of the hits and of all texts; `None` unless the number is a share of texts.
+    fn share(&self) -> Option<(usize, usize)> {
+        None
     }
 }
 
-impl FigureFn<'_> {
-    pub(super) fn value(self, sums: &[f64]) -> f64 {
-        match self {
+impl OfSums for FigureFn {
+    fn value(&self, sums: &[f64]) -> f64 {
+        match *self {
             Self::Share(hits, texts) => ratio(sums[hits], sums[texts]),
             Self::Of(of) => of(sums),
-            Self::Metric(metric) => metric.value(sums),
         }
+    }
+
+    fn share(&self) -> Option<(usize, usize)> {
+        if let Self::Share(hits, texts) = *self { Some((hits, texts)) } else { None }
+    }
+}
+
+impl OfSums for &dyn Metric {
+    fn value(&self, sums: &[f64]) -> f64 {
+        Metric::value(*self, sums)
     }
 }
 
@@ -84,16 +93,18 @@ impl Bootstrap {
 
     /// Returns the value and the 95 % interval of a metric whose sums are the counts. With many sums, there is no interval.
     pub(super) fn of_metric(&self, metric: &dyn Metric) -> (f64, Option<[f64; 2]>) {
+        let columns = metric.sums();
         let is_hit = |sums: &Vec<f64>| *sums == [0.0, 1.0] || *sums == [1.0, 1.0];
-        let is_share =
-            || [[0.0, 1.0], [1.0, 1.0], [1.0, 2.0]].iter().all(|of| metric.value(of) == ratio(of[0], of[1]));
-        let figure = match metric.sums() == 2 && self.groups.iter().all(is_hit) && is_share() {
-            true => FigureFn::Share(0, 1),
-            false => FigureFn::Metric(metric),
+        let is_ratio = |of: &[f64; 2]| metric.value(of) == ratio(of[0], of[1]);
+        let is_share = columns == 2
+            && self.groups.iter().all(is_hit)
+            && [[0.0, 1.0], [1.0, 1.0], [1.0, 2.0]].iter().all(is_ratio);
+        let intervals = match is_share {
+            true => self.intervals(columns, &[FigureFn::Share(0, 1)]),
+            false if columns <= MOST_SUMS => self.intervals(columns, &[metric]),
+            false => Vec::new(),
         };
-        let resampled = if metric.sums() <= MOST_SUMS { &[figure][..] } else { &[] };
-        let intervals = self.intervals(metric.sums(), resampled);
-        (metric.value(&self.total(metric.sums())), intervals.first().copied().flatten())
+        (metric.value(&self.total(columns)), intervals.first().copied().flatten())
     }
 
     fn width(&self) -> usize {
@@ -109,7 +120,7 @@ impl Bootstrap {
 
     /// Returns the 95 % interval of each figure; `None` for fewer than two texts or an undefined figure: Wilson's for a share of few
     /// texts, else percentiles over samples drawn with replacement (Efron, 1979), in any order of up to 10,000 texts.
-    pub(super) fn intervals(&self, columns: usize, figures: &[FigureFn<'_>]) -> Vec<Option<[f64; 2]>> {
+    pub(super) fn intervals<F: OfSums>(&self, columns: usize, figures: &[F]) -> Vec<Option<[f64; 2]>> {
         if self.groups.len() < 2 {
             return vec![None; figures.len()];
         }
@@ -129,8 +140,8 @@ impl Bootstrap {
             Some([*values.get(place(0.025))?, *values.get(place(0.975))?])
         };
         let total = self.total(columns);
-        let interval = |(values, figure): (Vec<f64>, &FigureFn<'_>)| match *figure {
-            FigureFn::Share(hits, texts) if total[texts] < FEW => wilson(total[hits], total[texts]),
+        let interval = |(values, figure): (Vec<f64>, &F)| match figure.share() {
+            Some((hits, texts)) if total[texts] < FEW => wilson(total[hits], total[texts]),
             _ => percentiles(values),
         };
         values.into_iter().zip(figures).map(interval).collect()
@@ -138,7 +149,7 @@ impl Bootstrap {
 
     /// Returns the two-sided p value of sacreBLEU's paired bootstrap test (Riezler and Maxwell, 2005): the share of samples whose
     /// difference is as far from their mean as the observed one from 0. `None` for other or fewer than two texts, or if undefined.
-    pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn<'_>) -> Option<f64> {
+    pub(super) fn paired(&self, other: &Self, columns: usize, figure: FigureFn) -> Option<f64> {
         if self.texts != other.texts || self.groups.len() < 2 {
             return None;
         }
@@ -192,7 +203,7 @@ fn drawn<G>(resample: u32, groups: &[G], mut each: impl FnMut(&G)) {
 mod tests {
     use super::*;
 
-    const SHARE: FigureFn<'_> = FigureFn::Of(|sums| sums[0] / sums[1]);
+    const SHARE: FigureFn = FigureFn::Of(|sums| sums[0] / sums[1]);
 
     fn sample(hits: impl IntoIterator<Item = bool>) -> Bootstrap {
         let mut sample = Bootstrap::default();

@@ -55,6 +55,7 @@ fn every_public_call_that_fails_names_its_line() {
     calls.at("lib::finished", || unpadded_recipes::finished(odd, &none).map(drop));
     calls.at("lib::test_data", || unpadded_recipes::test_data(&other, &model).map(drop));
     calls.at("lib::scores", || unpadded_recipes::scores(&other, &model).map(drop));
+    calls.at("lib::scores_with", || unpadded_recipes::scores_with(&other, &model, &[]).map(drop));
     calls.at("lib::compare", || unpadded_recipes::compare(&[(&other, &model)]).map(drop));
     calls.at("Model::write", || model.write("a", Sampling::default(), 1, 1).map(drop));
     calls.at("Model::write_each", || model.write_each("a", Sampling::default(), 1, 1, &mut |_| ()));
