@@ -49,10 +49,14 @@ impl Message {
     }
 
     fn put<T: Copy, const N: usize>(&mut self, numbers: &[T], bytes: impl Fn(T) -> [u8; N]) {
-        let start = self.0.len();
-        self.0.resize(start + N * numbers.len(), 0);
-        let to = self.0[start..].as_chunks_mut::<N>().0;
-        to.iter_mut().zip(numbers).for_each(|(to, &x)| *to = bytes(x));
+        // A small array is filled first: filling the message itself would write zeros to all of it before.
+        const SOME: usize = 1 << 12;
+        let mut some = [0; SOME];
+        self.0.reserve(N * numbers.len());
+        for numbers in numbers.chunks(SOME / N) {
+            some.as_chunks_mut::<N>().0.iter_mut().zip(numbers).for_each(|(to, &x)| *to = bytes(x));
+            self.0.extend_from_slice(&some[..N * numbers.len()]);
+        }
     }
 
     /// Writes row numbers of a table with `height` rows: four bytes per number if `height` fits in a u32, else eight bytes.

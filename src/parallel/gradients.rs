@@ -89,16 +89,20 @@ pub(crate) struct Share<'a> {
     dense: Vec<(usize, Range<usize>)>,
 }
 
-/// The sums of a share: the dense ranges in the order of the parameters, then the selected rows of each table.
-struct ShareSum {
-    dense: Vec<Dense>,
+/// The sum of a share over a subtree of parts.
+struct Node<'m> {
+    dense: DenseSum<'m>,
+    /// The selected rows of each table.
     rows: Vec<SelectedRows>,
 }
 
-/// The sum of a share over a subtree: the bytes of its dense numbers in a message, or a sum that this rank has computed.
-enum Node<'a> {
-    Received(Vec<&'a [u8]>, Vec<SelectedRows>),
-    Sum(ShareSum),
+/// The dense numbers of a share over a subtree, as ranges in the order of the parameters.
+enum DenseSum<'m> {
+    /// The bytes of a message.
+    Received(Vec<&'m [u8]>),
+    /// The key of a sum that this rank holds.
+    Held(usize),
+    Own(Vec<Dense>),
 }
 
 impl<'a> Share<'a> {
@@ -146,69 +150,91 @@ impl<'a> Share<'a> {
         let dense = self.dense.iter().map(|piece| from.take(bytes(piece))).collect::<Result<_>>()?;
         let rows =
             self.tables().map(|(_, spec)| from.rows(spec.dtype, &spec.shape)).collect::<Result<_>>()?;
-        Ok(Node::Received(dense, rows))
+        Ok(Node { dense: DenseSum::Received(dense), rows })
     }
 
-    fn copied(&self, held: &mut dyn HeldSums, key: usize) -> Result<Node<'static>> {
-        let mut dense = Vec::with_capacity(self.dense.len());
-        for (param, range) in &self.dense {
-            let mut copy = Dense::zeros(self.specs[*param].dtype, &[range.len()])?;
-            held.dense(key, *param, &mut |mut numbers| {
-                FloatsMut::of(&mut copy)?.copy_from(&numbers.range(range.clone()));
-                Ok(())
-            })?;
-            dense.push(copy);
-        }
+    fn held(&self, held: &dyn HeldSums, key: usize) -> Result<Node<'static>> {
         let own = |(param, spec): (usize, &GradientSpec)| {
             let rows = held.rows(key, param)?;
             let at = self.positions(rows);
             let ids = at.iter().map(|&at| rows.row_ids()[at]).collect();
             SelectedRows::new(spec.shape[0], ids, rows.value().gather_rows(&at)?)
         };
-        let rows = self.tables().map(own).collect::<Result<_>>()?;
-        Ok(Node::Sum(ShareSum { dense, rows }))
+        Ok(Node { dense: DenseSum::Held(key), rows: self.tables().map(own).collect::<Result<_>>()? })
     }
 
-    fn sum_of(&self, node: Node<'_>) -> Result<ShareSum> {
-        let (bytes, rows) = match node {
-            Node::Sum(sum) => return Ok(sum),
-            Node::Received(bytes, rows) => (bytes, rows),
+    /// Calls `act` for each dense range of a sum that this rank holds, with the index of the range.
+    fn each_held(
+        &self,
+        held: &mut dyn HeldSums,
+        key: usize,
+        act: &mut dyn FnMut(usize, FloatsMut<'_>) -> Result<()>,
+    ) -> Result<()> {
+        self.dense.iter().enumerate().try_for_each(|(at, (param, range))| {
+            held.dense(key, *param, &mut |mut numbers| act(at, numbers.range(range.clone())))
+        })
+    }
+
+    /// Returns the numbers of a sum in arrays of their own.
+    fn owned(&self, held: &mut dyn HeldSums, sum: DenseSum<'_>) -> Result<Vec<Dense>> {
+        let zeros =
+            |(param, range): &(usize, Range<usize>)| Dense::zeros(self.specs[*param].dtype, &[range.len()]);
+        let mut own: Vec<Dense> = match sum {
+            DenseSum::Own(own) => return Ok(own),
+            _ => self.dense.iter().map(zeros).collect::<Result<_>>()?,
         };
-        let mut dense = Vec::with_capacity(bytes.len());
-        for ((param, range), bytes) in self.dense.iter().zip(bytes) {
-            let mut numbers = Dense::zeros(self.specs[*param].dtype, &[range.len()])?;
-            FloatsMut::of(&mut numbers)?.copy_bytes(bytes);
-            dense.push(numbers);
+        match sum {
+            DenseSum::Received(bytes) => own.iter_mut().zip(bytes).try_for_each(|(own, bytes)| {
+                FloatsMut::of(own)?.copy_bytes(bytes);
+                Ok::<(), Error>(())
+            })?,
+            DenseSum::Held(key) => self.each_held(held, key, &mut |at, numbers| {
+                FloatsMut::of(&mut own[at])?.copy_from(&numbers);
+                Ok(())
+            })?,
+            DenseSum::Own(_) => {}
         }
-        Ok(ShareSum { dense, rows })
+        Ok(own)
     }
 
-    fn add<'m>(&self, left: Node<'m>, right: Node<'m>) -> Result<Node<'m>> {
-        // The sum of two numbers does not depend on their order, so the side that is a message is added to the other side.
-        let (left, right) = match (left, right) {
-            (left @ Node::Received(..), right @ Node::Sum(_)) => (right, left),
-            sides => sides,
-        };
-        let mut sum = self.sum_of(left)?;
-        let rows = match right {
-            Node::Received(bytes, rows) => {
-                for (sum, bytes) in sum.dense.iter_mut().zip(bytes) {
+    /// Adds two sums. The sum of two numbers does not depend on their order, so the sum goes where one side is held already.
+    fn add<'m>(&self, held: &mut dyn HeldSums, left: Node<'m>, right: Node<'m>) -> Result<Node<'m>> {
+        let rows = left.rows.iter().zip(&right.rows).map(|(a, b)| add_rows(a, b)).collect::<Result<_>>()?;
+        let dense = match (left.dense, right.dense) {
+            (DenseSum::Held(key), DenseSum::Received(bytes))
+            | (DenseSum::Received(bytes), DenseSum::Held(key)) => {
+                self.each_held(held, key, &mut |at, mut numbers| {
+                    numbers.add_bytes(bytes[at]);
+                    Ok(())
+                })?;
+                DenseSum::Held(key)
+            }
+            (DenseSum::Held(key), other) | (other, DenseSum::Held(key)) => {
+                let mut other = self.owned(held, other)?;
+                self.each_held(held, key, &mut |at, mut numbers| {
+                    numbers.add(&FloatsMut::of(&mut other[at])?);
+                    Ok(())
+                })?;
+                DenseSum::Held(key)
+            }
+            (one, DenseSum::Received(bytes)) | (DenseSum::Received(bytes), one) => {
+                let mut sum = self.owned(held, one)?;
+                for (sum, bytes) in sum.iter_mut().zip(bytes) {
                     FloatsMut::of(sum)?.add_bytes(bytes);
                 }
-                rows
+                DenseSum::Own(sum)
             }
-            Node::Sum(mut other) => {
-                for (sum, other) in sum.dense.iter_mut().zip(&mut other.dense) {
+            (DenseSum::Own(mut sum), DenseSum::Own(mut other)) => {
+                for (sum, other) in sum.iter_mut().zip(&mut other) {
                     FloatsMut::of(sum)?.add(&FloatsMut::of(other)?);
                 }
-                other.rows
+                DenseSum::Own(sum)
             }
         };
-        sum.rows = sum.rows.iter().zip(&rows).map(|(a, b)| add_rows(a, b)).collect::<Result<_>>()?;
-        Ok(Node::Sum(sum))
+        Ok(Node { dense, rows })
     }
 
-    /// Sums this rank's share over all parts, and returns the message with the sums, times `factor` for the dense numbers, to all
+    /// Sums this rank's share over all parts, and writes the sums, times `factor` for the dense numbers, to a message to all
     /// ranks. `occupied` tells for each part whether it has sequences; `own` has the key of each subtree of this rank (`None` for
     /// a subtree without sequences); `received` has the messages of all ranks, each at the sums of its subtrees.
     ///
@@ -220,8 +246,8 @@ impl<'a> Share<'a> {
         own: &[(Range<usize>, Option<usize>)],
         held: &mut dyn HeldSums,
         received: &mut [Reader<'_>],
-        factor: f64,
-    ) -> Result<Message> {
+        (factor, message): (f64, &mut Message),
+    ) -> Result<()> {
         let mut known: Vec<(Range<usize>, Option<Node<'_>>)> = Vec::new();
         for (sender, message) in received.iter_mut().enumerate().filter(|(sender, _)| *sender != self.rank) {
             for of in subtrees(parts_of(sender, self.size, occupied.len())) {
@@ -230,26 +256,31 @@ impl<'a> Share<'a> {
             }
         }
         for (of, key) in own {
-            known.push((of.clone(), key.map(|key| self.copied(held, key)).transpose()?));
+            known.push((of.clone(), key.map(|key| self.held(held, key)).transpose()?));
         }
         let mut node = |of: &Range<usize>| {
             known.iter_mut().find(|(known, _)| known == of).map(|(_, sum)| Ok(sum.take()))
         };
-        let sum = sum(0..occupied.len(), &mut node, &mut |left, right| self.add(left, right))?;
-        let Some(sum) = sum else {
+        let sum = sum(0..occupied.len(), &mut node, &mut |left, right| self.add(held, left, right))?;
+        let Some(Node { dense, rows }) = sum else {
             let expected = "at least one part with sequences";
             return Err(Error::of(ErrorKind::Program, "parts of a step", expected, "none"));
         };
-        let mut sum = self.sum_of(sum)?;
-        let mut message = Message::default();
-        for numbers in &mut sum.dense {
-            let mut numbers = FloatsMut::of(numbers)?;
-            numbers.scale(factor);
-            message.floats_of(&numbers);
+        if let DenseSum::Held(key) = dense {
+            self.each_held(held, key, &mut |_, mut numbers| {
+                numbers.scale(factor);
+                message.floats_of(&numbers);
+                Ok(())
+            })?;
+        } else {
+            for mut numbers in self.owned(held, dense)? {
+                let mut numbers = FloatsMut::of(&mut numbers)?;
+                numbers.scale(factor);
+                message.floats_of(&numbers);
+            }
         }
         let all = |rows: &SelectedRows| (0..rows.row_ids().len()).collect::<Vec<_>>();
-        sum.rows.iter().try_for_each(|rows| message.rows(rows, &all(rows)))?;
-        Ok(message)
+        rows.iter().try_for_each(|rows| message.rows(rows, &all(rows)))
     }
 
     /// Takes the sums of this share from the message of its rank: writes the dense numbers to the gradients of the sum `key`, and
@@ -261,10 +292,10 @@ impl<'a> Share<'a> {
         key: usize,
         rows: &mut [Vec<SelectedRows>],
     ) -> Result<()> {
-        let Node::Received(dense, tables) = self.read(&mut Reader(message))? else { return Ok(()) };
-        for ((param, range), bytes) in self.dense.iter().zip(dense) {
-            held.dense(key, *param, &mut |mut numbers| {
-                numbers.range(range.clone()).copy_bytes(bytes);
+        let Node { dense, rows: tables } = self.read(&mut Reader(message))?;
+        if let DenseSum::Received(bytes) = dense {
+            self.each_held(held, key, &mut |at, mut numbers| {
+                numbers.copy_bytes(bytes[at]);
                 Ok(())
             })?;
         }

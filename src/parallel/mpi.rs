@@ -462,14 +462,15 @@ fn room<'a>(head: &[u8], body: &'a mut Vec<u8>) -> &'a mut [u8] {
     let (length, bytes) = head.split_first_chunk::<LENGTH>().map_or((0, head), |(length, bytes)| {
         (usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX), bytes)
     });
-    body.clear();
     if length <= SHORT {
+        body.clear();
         body.extend(bytes.iter().take(length));
         return &mut [];
     }
     if body.capacity() < length {
         *body = vec![0; length];
     } else {
+        // The bytes of an earlier message are overwritten.
         body.resize(length, 0);
     }
     body

@@ -10,6 +10,8 @@ use crate::error::{Error, ErrorKind, Result};
 
 /// The default deadline of an exchange, which [`World::deadline`] replaces.
 const DEADLINE: Duration = Duration::from_secs(300);
+/// The length in bytes from which the memory of a message is kept for later messages.
+const LONG: usize = 1 << 16;
 /// The longest allowed deadline; adding it to the current time cannot overflow the clock.
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 
@@ -24,6 +26,8 @@ struct Inner {
     /// The failure after which no further exchange is possible; `None` if there was none.
     failed: Option<Error>,
     received: Vec<Vec<u8>>,
+    /// Buffers of earlier messages, which later messages reuse: fresh memory of the system would be zeroed first.
+    unused: Vec<Vec<u8>>,
     /// The number of ranks that share CPU cores with this rank, including this rank.
     sharers: usize,
 }
@@ -53,6 +57,7 @@ impl World {
         });
         let inner = Inner {
             received: vec![Vec::new(); size],
+            unused: Vec::new(),
             communicator: Box::new(communicator),
             deadline: DEADLINE,
             traffic: Traffic::default(),
@@ -113,7 +118,7 @@ impl World {
     /// and `doing`, the work of this rank. After such an error, all later exchanges return the same error.
     pub(crate) fn exchange(&self, doing: &str, messages: &[&[u8]]) -> Result<Vec<Vec<u8>>> {
         let mut inner = self.0.borrow_mut();
-        let Inner { communicator, deadline, traffic, failed, received, .. } = &mut *inner;
+        let Inner { communicator, deadline, traffic, failed, received, unused, .. } = &mut *inner;
         if let Some(error) = failed {
             return Err(error.clone());
         }
@@ -127,7 +132,9 @@ impl World {
             communicator.leave(&format!("{error:#}"));
             return Err(error);
         }
-        let mut all = std::mem::replace(received, vec![Vec::new(); messages.len()]);
+        let next = (0..messages.len()).map(|r| if r == rank { None } else { unused.pop() });
+        let next = next.map(Option::unwrap_or_default).collect();
+        let mut all = std::mem::replace(received, next);
         let lengths = |all: &[usize]| all.iter().sum::<usize>() as u64;
         let others = |r: &usize| *r != rank;
         traffic.sent +=
@@ -135,6 +142,21 @@ impl World {
         traffic.received += lengths(&(0..all.len()).filter(others).map(|r| all[r].len()).collect::<Vec<_>>());
         all[rank].clear();
         Ok(all)
+    }
+
+    /// Returns an empty message, with the memory of an earlier one if there is any.
+    pub(crate) fn message(&self) -> Vec<u8> {
+        let mut message = self.0.borrow_mut().unused.pop().unwrap_or_default();
+        message.clear();
+        message
+    }
+
+    /// Keeps the memory of long messages that are no longer used for later messages.
+    pub(crate) fn reuse(&self, messages: Vec<Vec<u8>>) {
+        let most = 2 * self.size();
+        let unused = &mut self.0.borrow_mut().unused;
+        unused.extend(messages.into_iter().filter(|message| message.capacity() > LONG));
+        unused.truncate(most);
     }
 
     /// Sends one message to every rank, and returns the messages of all ranks, by rank number.
@@ -187,6 +209,7 @@ impl World {
         let code = failed.as_ref().map_or(0, code);
         messages.iter_mut().for_each(|message| message.push(code));
         let mut all = self.exchange(doing, &messages.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        self.reuse(messages);
         all[self.rank()].push(code);
         agreed(doing, all, failed)
     }

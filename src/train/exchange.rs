@@ -50,7 +50,7 @@ impl Trainer {
         }
         let factor = parts.factor(&whole, &all);
         let rows = match &world {
-            Some(world) => self.exchange_gradients(world, &mut own, dealt, &received, factor)?,
+            Some(world) => self.exchange_gradients(world, &mut own, dealt, received, factor)?,
             None => {
                 let key = own.keys.first().and_then(|(_, key)| *key);
                 let rows = |param| key.map_or(Vec::new(), |key| own.sums.take_rows(key, param));
@@ -129,7 +129,7 @@ impl Trainer {
         let specs = own.sums.specs.clone();
         let mut held = SumsInArena { sums: &mut own.sums, executor: &mut compiled.runner.executor };
         let message = |rank: usize| {
-            let mut message = Message::default();
+            let mut message = Message(if rank == world.rank() { Vec::new() } else { world.message() });
             if rank != world.rank() {
                 message.0.extend_from_slice(&head.0);
                 let share = Share::new(rank, world.size(), &specs);
@@ -150,7 +150,7 @@ impl Trainer {
         world: &World,
         own: &mut OwnSums,
         dealt: &StepParts,
-        received: &Messages,
+        received: Messages,
         factor: f64,
     ) -> Result<Vec<Vec<WeighedGradient>>> {
         let specs = own.sums.specs.clone();
@@ -159,13 +159,18 @@ impl Trainer {
         let share = |rank: usize| Share::new(rank, world.size(), &specs);
         let mut readers: Vec<Reader<'_>> =
             received.iter().map(|(bytes, begin)| Reader(&bytes[*begin..])).collect();
-        let mine = share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, factor)?;
+        let mut mine = Message(world.message());
+        let to = (factor, &mut mine);
+        share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, to)?;
+        drop(readers);
+        world.reuse(received.into_iter().map(|(bytes, _)| bytes).collect());
         let doing = format!("gradients of step {}", self.training.position.step + 1);
         let all = world.gather(&doing, mine.0)?;
         let mut rows: Vec<Vec<SelectedRows>> = vec![Vec::new(); specs.len()];
         for (rank, message) in all.iter().enumerate() {
             share(rank).take(message, &mut held, IN_SLOTS, &mut rows)?;
         }
+        world.reuse(all);
         let table = |(rows, spec): (Vec<SelectedRows>, &parallel::GradientSpec)| match spec.selected_rows {
             true => Ok(vec![WeighedGradient { gradient: whole_table(&rows, spec)?.into(), factor: 1.0 }]),
             false => Ok(Vec::new()),

@@ -69,8 +69,8 @@ pub use model::Model;
 pub use portions::ClassCount;
 pub use recipe::Preview;
 pub use sections::{
-    Average, BatchRule, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, Rule,
-    RunConfig, Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
+    Average, BatchRule, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, RunConfig,
+    Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;
