@@ -173,7 +173,8 @@ fn what_is_not_finite_is_not_resumed() {
 /// A metric whose sums have every bit that a number may have.
 fn odd(label: Var) -> impl Metric {
     own_metric("odd", label, 3, |sums, _, sequences| {
-        sums.copy_from_slice(&[f64::from_bits(NAN), f64::NEG_INFINITY, sums[2] + sequences as f64]);
+        (sums[0], sums[1]) = (f64::from_bits(NAN), f64::NEG_INFINITY);
+        sums[2] += sequences as f64;
         Ok(())
     })
 }
