@@ -34,10 +34,10 @@ fn same(found: &Values, before: &Values) {
 
 #[test]
 fn an_id_beyond_the_table_moves_nothing() {
-    let lazy: (&str, Box<dyn Optimizer>) = ("adam, lazy", Box::new(Adam::new(0.01).lazy()));
+    let lazy = ("adam, lazy", Adam::new(0.01).lazy().into());
     for (name, optimizer) in rules().into_iter().chain([lazy]) {
         for (gradient, threads) in [(Gradient::Rows, 1), (Gradient::Rows, 3), (Gradient::Dense, 1)] {
-            let Model { program, registry, words, loss } = model(DType::F64, gradient, &*optimizer);
+            let Model { program, registry, words, loss } = model(DType::F64, gradient, &optimizer);
             let train = |odd: &[i64]| {
                 let mut executor = Executor::new(&program, &registry, &[loss], threads).unwrap();
                 let (mut scope, mut random) = (Scope::of(&program).unwrap(), Random(5));
