@@ -101,7 +101,8 @@ fn the_chain_of_a_step_is_the_chain_of_calls() {
     for pair in chain.windows(2) {
         let ((file, name), (_, next)) = (pair[0], pair[1]);
         let source = std::fs::read_to_string(root.join("src").join(file)).unwrap();
-        let bodies = source.split(&format!("fn {name}")).skip(1).filter(|rest| rest.starts_with(['(', '<']));
+        let head = format!("fn {name}");
+        let bodies = source.split(&head).skip(1).filter(|rest| rest.starts_with(['(', '<']));
         let bodies: Vec<&str> = bodies.map(|rest| rest.split("\n    }\n").next().unwrap()).collect();
         assert!(!bodies.is_empty(), "{file} has no function `{name}`");
         let calls =

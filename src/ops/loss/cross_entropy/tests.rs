@@ -3,7 +3,6 @@
 use super::*;
 use crate::operator::call::Direct;
 use crate::ops::Pool;
-use crate::ops::prelude::*;
 use crate::program::{Builder, Initializer};
 
 fn call(op: SoftmaxCrossEntropy, operands: &[Operand]) -> Result<Vec<Variable>> {
