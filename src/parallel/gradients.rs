@@ -236,7 +236,8 @@ impl<'a> Share<'a> {
 
     /// Sums this rank's share over all parts, and writes the sums, times `factor` for the dense numbers, to a message to all
     /// ranks. `occupied` tells for each part whether it has sequences; `own` has the key of each subtree of this rank (`None` for
-    /// a subtree without sequences); `received` has the messages of all ranks, each at the sums of its subtrees.
+    /// a subtree without sequences); `received` has the messages of all ranks, each at the sums of its subtrees. Returns the key of
+    /// the sum that has the dense sums of the share now; `None` if only the message has them.
     ///
     /// # Errors
     /// If no part has sequences, or a message is too short.
@@ -247,7 +248,7 @@ impl<'a> Share<'a> {
         held: &mut dyn HeldSums,
         received: &mut [Reader<'_>],
         (factor, message): (f64, &mut Message),
-    ) -> Result<()> {
+    ) -> Result<Option<usize>> {
         let mut known: Vec<(Range<usize>, Option<Node<'_>>)> = Vec::new();
         for (sender, message) in received.iter_mut().enumerate().filter(|(sender, _)| *sender != self.rank) {
             for of in subtrees(parts_of(sender, self.size, occupied.len())) {
@@ -266,7 +267,8 @@ impl<'a> Share<'a> {
             let expected = "at least one part with sequences";
             return Err(Error::of(ErrorKind::Program, "parts of a step", expected, "none"));
         };
-        if let DenseSum::Held(key) = dense {
+        let in_place = if let DenseSum::Held(key) = dense { Some(key) } else { None };
+        if let Some(key) = in_place {
             self.each_held(held, key, &mut |_, mut numbers| {
                 numbers.scale(factor);
                 message.floats_of(&numbers);
@@ -280,20 +282,21 @@ impl<'a> Share<'a> {
             }
         }
         let all = |rows: &SelectedRows| (0..rows.row_ids().len()).collect::<Vec<_>>();
-        rows.iter().try_for_each(|rows| message.rows(rows, &all(rows)))
+        rows.iter().try_for_each(|rows| message.rows(rows, &all(rows)))?;
+        Ok(in_place)
     }
 
-    /// Takes the sums of this share from the message of its rank: writes the dense numbers to the gradients of the sum `key`, and
-    /// adds the selected rows of each table to `rows`.
+    /// Takes the sums of this share from the message of its rank: writes the dense numbers to the gradients of the sum `key`, if
+    /// there is one, and adds the selected rows of each table to `rows`.
     pub(crate) fn take(
         &self,
         message: &[u8],
         held: &mut dyn HeldSums,
-        key: usize,
+        key: Option<usize>,
         rows: &mut [Vec<SelectedRows>],
     ) -> Result<()> {
         let Node { dense, rows: tables } = self.read(&mut Reader(message))?;
-        if let DenseSum::Received(bytes) = dense {
+        if let (DenseSum::Received(bytes), Some(key)) = (dense, key) {
             self.each_held(held, key, &mut |at, mut numbers| {
                 numbers.copy_bytes(bytes[at]);
                 Ok(())

@@ -161,14 +161,17 @@ impl Trainer {
             received.iter().map(|(bytes, begin)| Reader(&bytes[*begin..])).collect();
         let mut mine = Message(world.message());
         let to = (factor, &mut mine);
-        share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, to)?;
+        let place = share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, to)?;
+        // The sums of the own share may be in the slots already.
+        let in_slots = place.is_some() && place == held.sums.in_slots();
         drop(readers);
         world.reuse(received.into_iter().map(|(bytes, _)| bytes).collect());
         let doing = format!("gradients of step {}", self.training.position.step + 1);
         let all = world.gather(&doing, mine.0)?;
         let mut rows: Vec<Vec<SelectedRows>> = vec![Vec::new(); specs.len()];
         for (rank, message) in all.iter().enumerate() {
-            share(rank).take(message, &mut held, IN_SLOTS, &mut rows)?;
+            let to = Some(IN_SLOTS).filter(|_| rank != world.rank() || !in_slots);
+            share(rank).take(message, &mut held, to, &mut rows)?;
         }
         world.reuse(all);
         let table = |(rows, spec): (Vec<SelectedRows>, &parallel::GradientSpec)| match spec.selected_rows {

@@ -163,6 +163,11 @@ impl PartSums {
         rows.any(|rows| rows.row_ids().binary_search(&row).is_ok())
     }
 
+    /// Returns the key of the sum whose dense gradients are in the executor's slots.
+    pub(super) fn in_slots(&self) -> Option<usize> {
+        self.in_slots
+    }
+
     fn buffer(&mut self) -> Result<Vec<Dense>> {
         if let Some(unused) = self.unused.pop() {
             return Ok(unused);
