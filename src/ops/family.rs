@@ -1,5 +1,29 @@
-//! The macro `family!`: with it, a generic wrapper type `Wrapper<F>` is one operator for each type `F`. The macro
-//! `float_passes!` for operators in f32 and f64.
+//! The macro `operators!`, which registers the operators of a family. The macro `family!`: with it, a generic wrapper type
+//! `Wrapper<F>` is one operator for each type `F`. The macros `gradient_reads!` and `float_passes!` write methods that many
+//! operators share.
+
+use crate::operator::registry::OperatorEntry;
+
+/// Operator types for the registry.
+pub(in crate::ops) type OperatorList = &'static [fn() -> OperatorEntry];
+
+/// Registers the operators of a family: the lists of files that declare similar operators by a macro, in brackets, then the
+/// other operator types.
+macro_rules! operators {
+    ([$($list:path),* $(,)?] $($op:ty),* $(,)?) => {
+        pub(super) const OPERATORS: &[$crate::ops::family::OperatorList] = &[$($list,)* entries![$($op),*]];
+    };
+    ($($op:ty),* $(,)?) => {
+        operators! { [] $($op),* }
+    };
+}
+
+/// Returns operator types as [`OperatorList`].
+macro_rules! entries {
+    ($($op:ty),* $(,)?) => {
+        &[$($crate::operator::registry::OperatorEntry::of::<$op>),*]
+    };
+}
 
 /// Implements `DeclaredOp` for a generic wrapper type: `Wrapper<F>` is one operator, with the declaration of `F`.
 macro_rules! family {
@@ -16,6 +40,15 @@ macro_rules! family {
             fn declared(&self) -> &'static $crate::operator::Declaration {
                 F::declaration()
             }
+        }
+    };
+}
+
+/// Implements `Op::gradient` for dense gradients: `backward` reads only the values in the given input slots.
+macro_rules! gradient_reads {
+    ($($slot:expr),*) => {
+        fn gradient(&self, _: usize, _: &[Vec<$crate::operator::Spec>]) -> $crate::operator::Gradient {
+            $crate::operator::Gradient::reads_nothing()$(.input($slot))*
         }
     };
 }

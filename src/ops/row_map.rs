@@ -14,7 +14,7 @@ const OUT: usize = 0;
 
 /// How often a row is the source of a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) enum Uses {
+pub(in crate::ops) enum SourceUse {
     /// Each row is the source of one target.
     Once,
     /// A row is the source of at most one target, and the sources ascend.
@@ -39,32 +39,40 @@ pub(in crate::ops) enum Sources<'a> {
 }
 
 /// The function to which a row map gives the number of a target, and the sources of the targets from there on.
-pub(in crate::ops) type Moved<'a> = &'a mut dyn FnMut(usize, Sources<'_>);
+pub(in crate::ops) type RowSink<'a> = &'a mut dyn FnMut(usize, Sources<'_>);
 
-/// An operator that moves rows of the input slot `x` to output slot 0. Either slot may take one variable or several: variable k
-/// goes to output k, or to the only output.
+/// The direction in which an operator moves rows.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::ops) struct Movement {
+    /// The input slot whose rows move. The slot and the output slot 0 may each take one variable or several: variable k goes to
+    /// output k, or to the only output.
+    x: usize,
+    uses: SourceUse,
+    /// Whether the sources are rows of `out`; then the number in the rows of `out` without a target.
+    scatters: Option<f64>,
+}
+
+impl Movement {
+    /// The sources are rows of the input slot `x`.
+    pub(in crate::ops) fn gather(x: usize, uses: SourceUse) -> Self {
+        Self { x, uses, scatters: None }
+    }
+
+    /// The sources are rows of `out`; a row without a target has the number `rest`.
+    pub(in crate::ops) fn scatter(x: usize, uses: SourceUse, rest: f64) -> Self {
+        Self { x, uses, scatters: Some(rest) }
+    }
+}
+
+/// An operator that moves rows.
 pub(in crate::ops) trait RowMap: Op {
-    /// Returns the input slot whose rows move.
-    fn x(&self) -> usize;
-
-    /// Returns how often a row is a source.
-    fn uses(&self) -> Uses;
-
-    /// Returns whether the sources are rows of `out`.
-    fn scatters(&self) -> bool {
-        false
-    }
-
-    /// Returns the number in rows of `out` without a target, if the operator scatters.
-    fn padding(&self) -> f64 {
-        0.0
-    }
+    fn movement(&self) -> Movement;
 
     /// Calls `moved` with the row map of a variable. The targets of one call of `moved` follow each other.
     ///
     /// # Errors
     /// Fails for errors in the data, as `forward` does.
-    fn map(&self, call: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()>;
+    fn map(&self, call: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()>;
 }
 
 /// A call for one variable, for [`RowMap::map`].
@@ -77,9 +85,11 @@ pub(in crate::ops) struct MapCall<'a, 'r> {
     pub(in crate::ops) height: usize,
 }
 
-/// Implements `Op::forward` and `Op::backward` for a [`RowMap`].
+/// Implements `Op::forward`, `Op::backward` and `Op::gradient` for a [`RowMap`] that reads the values in the given slots.
 macro_rules! row_map_passes {
-    () => {
+    ($($read:expr),*) => {
+        gradient_reads!($($read),*);
+
         fn forward(&self, run: &mut $crate::operator::Forward<'_>) -> $crate::Result<()> {
             $crate::ops::row_map::forward(self, run)
         }
@@ -90,16 +100,16 @@ macro_rules! row_map_passes {
     };
 }
 
-/// Lists rows for a row map in groups, so that there is no call of [`Moved`] for each row.
+/// Lists rows for a row map in groups, so that there is no call of [`RowSink`] for each row.
 pub(in crate::ops) struct RowList<'a> {
     rows: ArrayVec<usize, 64>,
     target: usize,
-    moved: Moved<'a>,
+    moved: RowSink<'a>,
 }
 
 impl<'a> RowList<'a> {
     /// Returns a list whose first row is the source of target 0.
-    pub(in crate::ops) fn new(moved: Moved<'a>) -> Self {
+    pub(in crate::ops) fn new(moved: RowSink<'a>) -> Self {
         Self { rows: ArrayVec::new(), target: 0, moved }
     }
 
@@ -128,7 +138,7 @@ struct Map<'a, 'r> {
 }
 
 impl Map<'_, '_> {
-    fn each(self, height: usize, moved: Moved<'_>) -> Result<()> {
+    fn each(self, height: usize, moved: RowSink<'_>) -> Result<()> {
         let Map { op, run, scratch, k } = self;
         op.map(MapCall { run, scratch, k, height }, moved)
     }
@@ -200,8 +210,9 @@ impl Map<'_, '_> {
     /// Writes or adds to each source the sum of its targets.
     fn sum<T: RowValue>(self, from: View<'_, T>, mut to: ViewMut<'_, T>, assign: Assign) -> Result<()> {
         let put = move |assign: Assign| move |to: &mut [T], from: &[T]| assign.put_row(to, from);
-        let rest = (assign == Assign::Write && self.op.uses() == Uses::Ascending).then_some(T::ZERO);
-        if self.op.uses() == Uses::Often {
+        let uses = self.op.movement().uses;
+        let rest = (assign == Assign::Write && uses == SourceUse::Ascending).then_some(T::ZERO);
+        if uses == SourceUse::Often {
             assign.put_nothing(to.reborrow());
             return self.scatter(from, to, rest, put(Assign::Add));
         }
@@ -238,7 +249,8 @@ fn output_of(op: &dyn RowMap, k: usize) -> usize {
 
 /// Moves the rows from `x` to `out`.
 pub(in crate::ops) fn forward(op: &dyn RowMap, run: &mut Forward<'_>) -> Result<()> {
-    let (x, adds) = (op.x(), op.scatters() && op.uses() == Uses::Often);
+    let Movement { x, uses, scatters } = op.movement();
+    let adds = scatters.is_some() && uses == SourceUse::Often;
     for output in 0..run.output_count(OUT) {
         let dtype = run.input_spec_at(x, output).dtype;
         let inputs = (0..run.count(x)).filter(|&k| output_of(op, k) == output);
@@ -267,20 +279,22 @@ fn copy<T: Plain + Element>(
     k: usize,
     mut out: ViewMut<'_, T>,
 ) -> Result<()> {
-    let from = run.input_at::<T>(op.x(), k)?;
+    let Movement { x, scatters, .. } = op.movement();
+    let from = run.input_at::<T>(x, k)?;
     let (run, scratch) = run.parts();
     let map = Map { op, run, scratch, k };
     let put = |to: &mut [T], from: &[T]| to.copy_from_slice(from);
-    match op.scatters() {
-        true => map.scatter(from, out, Some(T::from_number(Number::Float(op.padding()))), put),
-        false => map.gather(from, &mut out, put),
+    match scatters {
+        Some(rest) => map.scatter(from, out, Some(T::from_number(Number::Float(rest))), put),
+        None => map.gather(from, &mut out, put),
     }
 }
 
 /// Moves the gradients of the rows of `out` back to `x`.
 pub(in crate::ops) fn backward(op: &dyn RowMap, run: &mut Backward<'_>) -> Result<()> {
-    for k in 0..run.count(op.x()) {
-        match run.input_spec_at(op.x(), k).dtype {
+    let x = op.movement().x;
+    for k in 0..run.count(x) {
+        match run.input_spec_at(x, k).dtype {
             DType::F32 => gradient::<f32>(op, run, k)?,
             DType::F64 => gradient::<f64>(op, run, k)?,
             // Variables that hold no floats get no gradient.
@@ -291,15 +305,16 @@ pub(in crate::ops) fn backward(op: &dyn RowMap, run: &mut Backward<'_>) -> Resul
 }
 
 fn gradient<T: RowValue>(op: &dyn RowMap, run: &mut Backward<'_>, k: usize) -> Result<()> {
-    let Some((mut dx, assign)) = run.gradient_at::<T>(op.x(), k)? else { return Ok(()) };
+    let Movement { x, scatters, .. } = op.movement();
+    let Some((mut dx, assign)) = run.gradient_at::<T>(x, k)? else { return Ok(()) };
     let Some(dout) = run.output_gradient_at::<T>(OUT, output_of(op, k))? else {
         assign.put_nothing(dx);
         return Ok(());
     };
     let (run, scratch) = run.parts();
     let map = Map { op, run, scratch, k };
-    match op.scatters() {
-        true => map.gather(dout, &mut dx, |to, from| assign.put_row(to, from)),
-        false => map.sum(dout, dx, assign),
+    match scatters {
+        Some(_) => map.gather(dout, &mut dx, |to, from| assign.put_row(to, from)),
+        None => map.sum(dout, dx, assign),
     }
 }

@@ -45,6 +45,10 @@ const LEFT_OUT: [(&str, &str); 51] = [
     ("Lane::split", "hands on what the work of the threads returns, and has no error of its own"),
     ("Backward::result", "fails if two operators were made one wrongly, which no call can do"),
     ("Backward::output", "as `Forward::output`, by the same lines"),
+    (
+        "Backward::dout",
+        "as `Backward::output_gradient`, or if no gradient reaches the output, which no call does",
+    ),
     ("Forward::update_tables", "as `Forward::fill_rows`, by the same lines"),
     ("RowTable::rows", "a table is made by a scope alone, and holds what its variable says"),
     (

@@ -39,6 +39,41 @@ fn the_page_is_what_the_operators_declare_and_do() {
     }
 }
 
+/// Every declaration in `src/ops` is in the list of its family: an operator that is declared, but not registered, fails.
+#[test]
+fn every_declared_operator_is_registered() {
+    let catalogue = ops::catalogue();
+    let sources = sources_of_operators();
+    let lines = sources.iter().flat_map(|source| source.lines());
+    let declared = lines.filter_map(|line| line.trim_start().strip_prefix("pub(in crate::ops) struct "));
+    let kinds = declared.filter_map(|rest| rest.split_once(" = ")?.1.split_once(" {")).map(|(kind, _)| kind);
+    let kinds: Vec<&str> = kinds.filter(|kind| !kind.starts_with('$')).collect();
+    let missing: Vec<&&str> = kinds.iter().filter(|kind| catalogue.declaration(kind).is_none()).collect();
+    assert!(
+        kinds.len() > 80 && missing.is_empty(),
+        "{} declared, not in `operators!`: {missing:?}",
+        kinds.len()
+    );
+}
+
+/// The sources of all operators.
+pub(super) fn sources_of_operators() -> Vec<String> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src/ops")];
+    let mut sources = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            match path.is_dir() {
+                true => folders.push(path),
+                false if path.extension().is_some_and(|end| end == "rs") => {
+                    sources.push(fs::read_to_string(path).unwrap());
+                }
+                false => {}
+            }
+        }
+    }
+    sources
+}
+
 /// Returns the expected line of the page; in a row of a table, some cells are computed.
 fn computed(line: &str, seen: &mut BTreeMap<String, usize>) -> String {
     let Some(rest) = line.strip_prefix("| [`") else { return line.to_owned() };

@@ -5,7 +5,7 @@ use crate::kernels::{
 };
 use crate::ops::prelude::*;
 
-builder_methods! { AdditiveAttentionPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Additive attention: one query per sequence attends to the rows of the sequence: Σ_j softmax_j(v · tanh(query + key_j))
     /// · value_j.
     ///

@@ -69,7 +69,7 @@ impl DotAttention {
     }
 }
 
-builder_methods! { DotAttentionPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Scaled dot-product attention: the queries of each sequence of `q` attend to the keys and values of the same sequence, in
     /// one or more heads: out_i = Σ_j softmax_j(scale · q_i · k_j) · v_j.
     ///

@@ -95,9 +95,7 @@ impl Op for Rotary {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

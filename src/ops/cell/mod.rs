@@ -1,6 +1,9 @@
 //! The elementwise part of one step of a recurrent cell: GRU and LSTM.
 
-#[macro_use]
 pub(super) mod gru;
-#[macro_use]
 pub(super) mod lstm;
+
+operators! {
+    gru::GruCell,
+    lstm::LstmCell,
+}

@@ -42,7 +42,11 @@ macro_rules! functions {
         $type:ident = fn $kind:ident on $($on:ident),+ $(; $first:ident)? $({ $($said:tt)* })?
             value |$x:ident, $y:ident| $value:expr;
             slopes |$g:ident| $dx:expr, $dy:expr;
-    )*) => {$(
+    )*) => {
+        /// The operators of this file.
+        pub(super) const OPERATORS: $crate::ops::family::OperatorList = entries![$(Binary<$type>),*];
+
+        $(
         $crate::operator! {
             $(#[doc = $text])*
             /// The operands x and y have the same number of rows and the same LoD, or one operand is a constant: a
@@ -80,7 +84,8 @@ macro_rules! functions {
                 $dy
             }
         }
-    )*};
+        )*
+    };
 }
 
 functions! {

@@ -3,6 +3,7 @@
 
 use super::arithmetic::{meeting, together};
 use crate::ops::prelude::*;
+use crate::program::Term;
 
 const X: usize = 0;
 const Y: usize = 1;
@@ -21,7 +22,11 @@ macro_rules! comparisons {
     ($(
         $(#[doc = $text:literal])*
         $type:ident = fn $kind:ident |$x:ident, $y:ident| $holds:expr;
-    )*) => {$(
+    )*) => {
+        /// The operators of this file.
+        pub(super) const OPERATORS: $crate::ops::family::OperatorList = entries![$(ComparisonOp<$type>),*];
+
+        $(
         $crate::operator! {
             $(#[doc = $text])*
             /// The output has the dtype of x, so that x can be multiplied by the output as a mask. No gradient passes through a
@@ -57,7 +62,8 @@ macro_rules! comparisons {
                 $holds
             }
         }
-    )*};
+        )*
+    };
 }
 
 comparisons! {

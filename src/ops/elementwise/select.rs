@@ -127,9 +127,7 @@ impl Op for Select {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::CONDITION)
-    }
+    gradient_reads!(Self::CONDITION);
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => gradients::<T>(run))

@@ -174,7 +174,11 @@ macro_rules! functions {
         $type:ident = fn $kind:ident($($parameter:ident = $sample:literal $(=> $read:path)?),*) $(where $positive:ident)?
             value |$f:pat_param, $x:pat_param| $value:expr;
             slope |$g:pat_param, $from:ident: $source:ident| $slope:expr;
-    )*) => {$(
+    )*) => {
+        /// The operators of this file.
+        pub(super) const OPERATORS: $crate::ops::family::OperatorList = entries![$($crate::ops::elementwise::unary::Unary<$type>),*];
+
+        $(
         $crate::operator! {
             $(#[doc = $text])*
             ///
@@ -209,6 +213,7 @@ macro_rules! functions {
                 $slope
             }
         }
-    )*};
+        )*
+    };
 }
 pub(in crate::ops) use functions;

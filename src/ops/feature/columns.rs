@@ -77,9 +77,7 @@ impl Op for Concat {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -197,9 +195,7 @@ impl Op for Split {
         with_float!(run.dtype(X), T => backward::<T>(run, self.parts()))
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -259,9 +255,7 @@ impl Op for Slice {
         with_float!(run.dtype(X), T => backward::<T>(run, std::iter::once(self.from..self.to)))
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

@@ -19,7 +19,7 @@ impl Builder {
     }
 }
 
-builder_methods! { Gated, Builder, Var;
+builder_methods! { Builder, Var;
     /// Gated linear unit (Dauphin et al., 2017): out = a ∘ sigmoid(b), where a is the left and b the right half of each row of
     /// x. The output has the LoD of x.
     ///

@@ -1,17 +1,29 @@
 //! Operators on the columns of each row: concatenate, split, reduce, normalise.
 
-#[macro_use]
 pub(super) mod argmax;
 pub(super) mod batch_norm;
-#[macro_use]
 pub(super) mod columns;
-#[macro_use]
 pub(super) mod gated;
-#[macro_use]
 pub(super) mod norm;
-#[macro_use]
 pub(super) mod reduce;
-#[macro_use]
 pub(super) mod softmax;
-#[macro_use]
 pub(super) mod top_k;
+
+operators! {
+    argmax::Argmax,
+    batch_norm::BatchNorm,
+    batch_norm::RunningAverage,
+    columns::Concat,
+    columns::Slice,
+    columns::Split,
+    norm::Normalise<norm::LayerNorm>,
+    norm::Normalise<norm::RmsNorm>,
+    reduce::PerRow<reduce::MaxFeatures>,
+    reduce::PerRow<reduce::MeanFeatures>,
+    reduce::PerRow<reduce::SumFeatures>,
+    reduce::Whole<reduce::Mean>,
+    reduce::Whole<reduce::Sum>,
+    softmax::Softmax<softmax::LogSoftmax>,
+    softmax::Softmax<softmax::PlainSoftmax>,
+    top_k::TopK,
+}

@@ -176,9 +176,7 @@ impl<F: Form> Op for Normalise<F> {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(X).input(GAIN)
-    }
+    gradient_reads!(X, GAIN);
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(X), T => self.gradients::<T>(run))

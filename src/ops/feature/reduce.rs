@@ -210,9 +210,7 @@ impl<R: Reduction> Op for Whole<R> {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

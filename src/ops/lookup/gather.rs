@@ -2,7 +2,7 @@
 
 use super::ids::{self, Ids};
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowList, RowMap, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowList, RowMap, RowSink, SourceUse};
 
 operator! {
     /// Gathers the row of `x` for each id in `ids`: out_i = x\[ids_i\]; an id may occur several times. The output has
@@ -137,11 +137,7 @@ impl Op for GatherRows {
         Ok(())
     }
 
-    row_map_passes!();
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::IDS)
-    }
+    row_map_passes!(Self::IDS);
 
     fn cost(&self, work: &Work<'_>) -> Cost {
         let touched = work.touched();
@@ -171,15 +167,11 @@ impl Op for GatherRows {
 }
 
 impl RowMap for GatherRows {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Often)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Often
-    }
-
-    fn map(&self, MapCall { run, height, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, height, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (ids, mut rows) = (Ids::of(run, Self::IDS)?, RowList::new(moved));
         for row in 0..ids.len() {
             rows.push(ids.place(row, height, "x")?);
@@ -203,11 +195,7 @@ impl Op for ScatterRows {
         Ok(())
     }
 
-    row_map_passes!();
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::IDS)
-    }
+    row_map_passes!(Self::IDS);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -222,19 +210,11 @@ impl Op for ScatterRows {
 }
 
 impl RowMap for ScatterRows {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::scatter(Self::X, SourceUse::Often, 0.0)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Often
-    }
-
-    fn scatters(&self) -> bool {
-        true
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (ids, mut rows) = (Ids::of(run, Self::IDS)?, RowList::new(moved));
         for row in 0..ids.len() {
             rows.push(ids.place(row, self.height, "out")?);

@@ -28,7 +28,7 @@ impl BinaryCrossEntropy {
     }
 }
 
-builder_methods! { BinaryCrossEntropyPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Computes the mean binary cross-entropy of each row, from logits `x` and targets `y` between 0 and 1: loss_i =
     /// Σ_j (max(x_ij, 0) − x_ij · y_ij + ln(1 + e^−|x_ij|)) / n.
     ///
@@ -156,7 +156,7 @@ impl FocalLoss {
     }
 }
 
-builder_methods! { FocalLossPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Computes the mean focal loss of each row with gamma 2 and alpha 0.25: see [`focal_loss_with`](Self::focal_loss_with).
     ///
     /// ```

@@ -38,7 +38,7 @@ impl CrossEntropy {
     }
 }
 
-builder_methods! { CrossEntropyPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Computes the softmax cross-entropy of each row of `logits` `[rows, classes]` and its label y, one number per
     /// row: loss_i = −ln softmax(logits_i)_y.
     ///
@@ -165,9 +165,7 @@ impl Op for SoftmaxCrossEntropy {
         CallMemory::default().scratch::<RoundedLogits<f32>>(sizes.threads() * row)
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS).input(Self::WEIGHT)
-    }
+    gradient_reads!(Self::LOGITS, Self::LABELS, Self::WEIGHT);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

@@ -100,7 +100,7 @@ operator! {
     outputs { LOSS = loss: one }
 }
 
-builder_methods! { HierarchicalSigmoidLoss, Builder, Var;
+builder_methods! { Builder, Var;
     /// Hierarchical softmax: the negative log-likelihood of each row's label. The probability of a class is the product
     /// of the probabilities of all decisions on the path to the class in a binary tree. The loss of row i is Σ_n ln(1 +
     /// e^∓s_n), with the scores s_n = x_i · W_n + b_n of the nodes n on the path to the label; the sign is − at a left

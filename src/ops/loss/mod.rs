@@ -1,21 +1,31 @@
 //! Losses, and metrics such as accuracy.
 
-#[macro_use]
 pub(super) mod accuracy;
-#[macro_use]
 pub(super) mod binary;
 pub(super) mod class_table;
-#[macro_use]
 pub(super) mod clusters;
-#[macro_use]
 pub(super) mod cross_entropy;
-#[macro_use]
 pub(super) mod hierarchical;
 pub(super) mod linear_cross_entropy;
 pub(super) mod pointwise;
-#[macro_use]
 pub(super) mod regression;
-#[macro_use]
 pub(super) mod sampled;
-#[macro_use]
 pub(super) mod similarity;
+
+operators! {
+    accuracy::Accuracy,
+    clusters::ClassClusters,
+    cross_entropy::SoftmaxCrossEntropy,
+    hierarchical::HierarchicalSigmoid,
+    linear_cross_entropy::LinearCrossEntropy,
+    linear_cross_entropy::share::Share,
+    pointwise::RowLoss<binary::Focal>,
+    pointwise::RowLoss<binary::Hinge>,
+    pointwise::RowLoss<binary::LogisticLoss>,
+    pointwise::RowLoss<regression::Huber>,
+    pointwise::RowLoss<regression::KlDivergence>,
+    pointwise::RowLoss<regression::SquaredError>,
+    sampled::ContrastOp<sampled::Nce>,
+    sampled::ContrastOp<sampled::SampledSoftmax>,
+    similarity::CosineSimilarity,
+}

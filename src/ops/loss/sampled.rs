@@ -476,7 +476,7 @@ pub(in crate::ops) fn samples(all: &[Attributes], classes: usize, height: usize)
     Ok(samples)
 }
 
-builder_methods! { SampledLosses, Builder, Var;
+builder_methods! { Builder, Var;
     /// Returns only the loss of [`nce`](Self::nce), with `samples` samples per row, no bias, and a gradient of selected rows.
     ///
     /// ```

@@ -33,7 +33,7 @@ operator! {
     impl Builder, Var { fn cosine_similarity(&self, x: Var, y: Var) -> Var; }
 }
 
-builder_methods! { CosineLoss, Builder, Var;
+builder_methods! { Builder, Var;
     /// Computes the cosine loss of each pair of rows: it trains x_i and y_i to be similar where `like` is 1, and dissimilar
     /// where `like` is −1. With the [cosine](Self::cosine_similarity) c_i of pair i: loss_i = 1 − c_i where like_i is 1, and
     /// max(0, c_i − margin) where like_i is −1.
@@ -63,7 +63,7 @@ builder_methods! { CosineLoss, Builder, Var;
     }
 }
 
-builder_methods! { MarginRanking, Builder, Var;
+builder_methods! { Builder, Var;
     /// Computes the ranking loss of each pair of scores: it trains x to exceed y by at least `margin` where `first` is 1, and y
     /// to exceed x by at least `margin` where `first` is −1. The formula is loss = max(0, margin − first · (x − y)), number by
     /// number.
@@ -108,9 +108,7 @@ impl Op for CosineSimilarity {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::X).input(Self::Y)
-    }
+    gradient_reads!(Self::X, Self::Y);
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => gradients::<T>(run))

@@ -44,7 +44,7 @@ operator! {
     }
 }
 
-builder_methods! { TransposedLinear, Builder, Var;
+builder_methods! { Builder, Var;
     /// Computes x · Wᵀ + b from variables of the caller: `x` `[rows, in]`, `weight` W `[out, in]`, `bias` `[out]`. With
     /// this method, an embedding table `[vocabulary, width]` can also compute logits from states (tied weights); the
     /// table's gradient is then the sum of the gradients of both uses.

@@ -36,7 +36,7 @@ operator! {
     }
 }
 
-builder_methods! { MatmulPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Multiplies two matrices that are not batched: out = x · y.
     ///
     /// ```

@@ -1,9 +1,14 @@
 //! Products of matrices, and products of rows that hold matrices.
 
 pub(super) mod int8;
-#[macro_use]
 pub(super) mod linear;
-#[macro_use]
 pub(super) mod matmul;
-#[macro_use]
 pub(super) mod row_matrix;
+
+operators! {
+    int8::Int8Linear,
+    linear::Linear,
+    matmul::Matmul,
+    row_matrix::Matvec,
+    row_matrix::Outer,
+}

@@ -37,7 +37,7 @@ operator! {
     }
 }
 
-builder_methods! { VariationalDropout, Builder, Var;
+builder_methods! { Builder, Var;
     /// Variational dropout: [`dropout`](Self::dropout) with one mask for all rows of a sequence (in a step block, for all
     /// steps): out_i = x_i ∘ k / (1 − rate).
     ///
@@ -134,9 +134,7 @@ impl Op for Dropout {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

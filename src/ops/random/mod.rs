@@ -1,4 +1,7 @@
 //! Operators that draw random numbers.
 
-#[macro_use]
 pub(super) mod dropout;
+
+operators! {
+    dropout::Dropout,
+}

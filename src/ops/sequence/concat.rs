@@ -1,7 +1,7 @@
 //! `sequence_concat`: joins the sequences of several variables end to end.
 
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 use crate::ops::sequence::samples::of_lengths;
 
 operator! {
@@ -76,10 +76,6 @@ impl Op for SequenceConcat {
 
     row_map_passes!();
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
-
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
@@ -109,15 +105,11 @@ impl Op for SequenceConcat {
 }
 
 impl RowMap for SequenceConcat {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Once)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Once
-    }
-
-    fn map(&self, MapCall { run, k, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, k, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let sequences = |k| run.sequences_at(Self::X, k);
         for (i, rows) in sequences(k)?.iter().enumerate() {
             // The rows of the variables before k come first, and so do the sequences before i of all variables.

@@ -4,7 +4,7 @@ use ndarray::Axis;
 
 use crate::ops::lookup::ids::{Ids, check};
 use crate::ops::prelude::*;
-use crate::ops::row_map::{self, MapCall, Moved, RowList, RowMap, Uses};
+use crate::ops::row_map::{self, MapCall, Movement, RowList, RowMap, RowSink, SourceUse};
 
 operator! {
     /// Removes the ids in `tokens` from `x`; the sequences of the last level become shorter.
@@ -101,15 +101,11 @@ impl SequenceErase {
 }
 
 impl RowMap for SequenceErase {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Ascending)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Ascending
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (ids, mut kept) = (Ids::of(run, Self::X)?, RowList::new(moved));
         (0..ids.len()).filter(|&row| self.keeps(ids.get(row))).for_each(|row| kept.push(row));
         kept.finish();

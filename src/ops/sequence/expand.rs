@@ -2,7 +2,7 @@
 //! another variable.
 
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 
 operator! {
     /// Repeats row i of `x`, or sequence i of the last level of `x`. The number of copies is the length of sequence i in the
@@ -95,10 +95,6 @@ impl Op for SequenceExpand {
 
     row_map_passes!();
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
-
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let sample = |name: &str,
@@ -144,15 +140,11 @@ impl SequenceExpand {
 }
 
 impl RowMap for SequenceExpand {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Often)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Often
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let y = run.lod(Self::Y).ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?;
         let level = self.level(y.levels());
         // Whole sequences of x are copied if x has more levels than y has above `ref_level`; else rows are copied.

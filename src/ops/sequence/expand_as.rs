@@ -1,7 +1,7 @@
 //! `sequence_expand_as`: repeats row i of a variable for every row of sequence i of another variable.
 
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 
 operator! {
     /// Repeats row i of `x` for every row of sequence i in the last level of `y`.
@@ -54,10 +54,6 @@ impl Op for SequenceExpandAs {
 
     row_map_passes!();
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
-
     fn hints(&self) -> Hints {
         let kind = Self::kind();
         let pieces = || Some(Pieces { into: kind, attributes: Attributes::new(), carried: &[] });
@@ -76,15 +72,11 @@ impl Op for SequenceExpandAs {
 }
 
 impl RowMap for SequenceExpandAs {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Often)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Often
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         for (row, copies) in run.sequences(Self::Y)?.iter().enumerate() {
             moved(copies.start, Sources::Repeated(row, copies.len()));
         }

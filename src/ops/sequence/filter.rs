@@ -4,7 +4,7 @@
 use super::samples::of_lengths;
 use crate::ops::elementwise::select::{CONDITIONS, Condition};
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowList, RowMap, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowList, RowMap, RowSink, SourceUse};
 
 operator! {
     /// Filters several variables: keeps the rows for which `keep` is not 0, in the order of the rows. The sequences of the last
@@ -43,7 +43,7 @@ operator! {
     }
 }
 
-builder_methods! { SequenceFilterPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Filters the rows of `x`: keeps the rows for which `keep` is not 0, in their order. The sequences of the last
     /// level become shorter. [`sequence_filter_all`](crate::Builder::sequence_filter_all) filters several variables at
     /// once, and its page lists the errors.
@@ -150,11 +150,7 @@ impl Op for SequenceFilter {
         Ok(())
     }
 
-    row_map_passes!();
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::KEEP)
-    }
+    row_map_passes!(Self::KEEP);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -171,15 +167,11 @@ impl Op for SequenceFilter {
 }
 
 impl RowMap for SequenceFilter {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Ascending)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Ascending
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (keep, mut kept) = (Condition::of(run, Self::KEEP)?, RowList::new(moved));
         let rows = run.sequences(Self::KEEP)?.offsets();
         let rows = 0..rows[rows.len() - 1] - rows[0];
@@ -207,11 +199,7 @@ impl Op for SequencePlace {
         Ok(())
     }
 
-    row_map_passes!();
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::KEEP)
-    }
+    row_map_passes!(Self::KEEP);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -233,19 +221,11 @@ impl Op for SequencePlace {
 }
 
 impl RowMap for SequencePlace {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::scatter(Self::X, SourceUse::Ascending, 0.0)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Ascending
-    }
-
-    fn scatters(&self) -> bool {
-        true
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (keep, of_x) = (Condition::of(run, Self::KEEP)?, run.sequences(Self::X)?);
         let mut kept = RowList::new(moved);
         for (i, rows) in run.sequences(Self::KEEP)?.iter().enumerate() {

@@ -3,7 +3,7 @@
 use crate::ops::conversion::assign::{copy, copy_back};
 use crate::ops::lookup::ids::{Ids, check};
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 use crate::ops::sequence::samples::of_lengths;
 
 operator! {
@@ -89,10 +89,6 @@ impl Op for LodReset {
 
     row_map_passes!();
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
-
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
@@ -114,15 +110,11 @@ impl Op for LodReset {
 }
 
 impl RowMap for LodReset {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Once)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Once
-    }
-
-    fn map(&self, MapCall { run, height, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, height, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let rows = run.lod(Self::Y).map_or(0, |lod| lod.rows());
         if height != rows {
             let expected = format!("{rows}, as many as `y` has");
@@ -189,9 +181,7 @@ impl Op for LodAppend {
         copy_back(run)
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

@@ -4,7 +4,7 @@ use ndarray::Array3;
 
 use crate::ops::lookup::ids::{Ids, check};
 use crate::ops::prelude::*;
-use crate::ops::row_map::{self, MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{self, MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 
 operator! {
     /// Pads each sequence in the last level of `x` to `length` positions, with `pad_value` after the rows of the
@@ -123,9 +123,7 @@ impl Op for SequencePad {
         row_map::backward(self, run)
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -142,23 +140,11 @@ impl Op for SequencePad {
 }
 
 impl RowMap for SequencePad {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::scatter(Self::X, SourceUse::Ascending, self.pad_value)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Ascending
-    }
-
-    fn scatters(&self) -> bool {
-        true
-    }
-
-    fn padding(&self) -> f64 {
-        self.pad_value
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         for (i, rows) in run.sequences(Self::X)?.iter().enumerate() {
             if rows.len() > self.length {
                 let expected = format!("at most {} rows, the length to pad to", self.length);
@@ -207,11 +193,7 @@ impl Op for SequenceUnpad {
         Ok(())
     }
 
-    row_map_passes!();
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::LENGTHS)
-    }
+    row_map_passes!(Self::LENGTHS);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -249,15 +231,11 @@ fn length(lengths: &Ids<'_>, i: usize, places: usize) -> Result<usize> {
 }
 
 impl RowMap for SequenceUnpad {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Ascending)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Ascending
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (lengths, places) = (Ids::of(run, Self::LENGTHS)?, places(run.input_spec(Self::X)));
         let mut at = 0;
         for i in 0..lengths.len() {

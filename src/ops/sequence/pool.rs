@@ -44,7 +44,7 @@ operator! {
     impl Builder, Var { fn sequence_pool_with(&self, x: Var, pool: Pool, pad_value: f64) -> Var; }
 }
 
-builder_methods! { SequencePoolPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Pooling: reduces each sequence of the last level to one row, such as the sum, mean or maximum of the rows. An empty
     /// sequence gives a row of zeros. The table at [`sequence_pool_with`](Self::sequence_pool_with) has the formulas.
     ///

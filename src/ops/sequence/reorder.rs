@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 
 operator! {
     /// Sorts the top-level sequences of `x` by the lengths of `y`'s sequences, the longest first.
@@ -86,10 +86,6 @@ impl Op for ReorderByRank {
 
     row_map_passes!();
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
-
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
@@ -140,15 +136,11 @@ fn entries(lod: &Lod, sequence: usize, level: usize) -> Result<Range<usize>> {
 }
 
 impl RowMap for ReorderByRank {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Once)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Once
-    }
-
-    fn map(&self, MapCall { run, scratch, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, scratch, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let [x, y] = [Self::X, Self::Y].map(|slot| run.lod(slot));
         let order = &mut scratch.get::<Order>().0;
         rank(y.ok_or_else(|| Error::new("input `y`", "a LoD", "none"))?, order)?;

@@ -83,9 +83,7 @@ impl Op for SequenceReshape {
         with_float!(run.dtype(Self::X), T => gradient::<T>(run))
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
+    gradient_reads!();
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

@@ -1,7 +1,7 @@
 //! `sequence_reverse`: reverses the rows of each sequence.
 
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 
 operator! {
     /// Reverses the rows of each sequence of the last level.
@@ -42,10 +42,6 @@ impl Op for SequenceReverse {
 
     row_map_passes!();
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
-
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
@@ -60,15 +56,11 @@ impl Op for SequenceReverse {
 }
 
 impl RowMap for SequenceReverse {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Once)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Once
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         run.sequences(Self::X)?.iter().for_each(|rows| moved(rows.start, Sources::Reversed(rows)));
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::ops::lookup::ids::{Ids, check};
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 
 // The inputs `offset` and `length` are declared before `x`, because an error about a sequence names the sequence by its
 // row in the first input.
@@ -82,11 +82,7 @@ impl Op for SequenceSlice {
         Ok(())
     }
 
-    row_map_passes!();
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::OFFSET).input(Self::LENGTH)
-    }
+    row_map_passes!(Self::OFFSET, Self::LENGTH);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
@@ -138,15 +134,11 @@ fn piece(offset: &Ids<'_>, length: &Ids<'_>, i: usize, rows: usize) -> Result<Ra
 }
 
 impl RowMap for SequenceSlice {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Ascending)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Ascending
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (offset, length) = (Ids::of(run, Self::OFFSET)?, Ids::of(run, Self::LENGTH)?);
         let mut at = 0;
         for (i, rows) in run.sequences(Self::X)?.iter().enumerate() {

@@ -71,9 +71,7 @@ impl Op for SequenceTopkPool {
 
     float_passes!(Self::X, T: (self, run) => self.pooled::<T>(run), self.gradients::<T>(run));
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::X)
-    }
+    gradient_reads!(Self::X);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

@@ -5,7 +5,7 @@ use ndarray::Array3;
 
 use super::pad::places;
 use crate::ops::prelude::*;
-use crate::ops::row_map::{MapCall, Moved, RowMap, Sources, Uses};
+use crate::ops::row_map::{MapCall, Movement, RowMap, RowSink, SourceUse, Sources};
 
 operator! {
     /// Removes the padding of padded sequences; sequence s becomes as long as sequence s of `y`'s last level.
@@ -59,10 +59,6 @@ impl Op for SequenceUnpadAs {
 
     row_map_passes!();
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing()
-    }
-
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let places =
@@ -84,15 +80,11 @@ impl Op for SequenceUnpadAs {
 }
 
 impl RowMap for SequenceUnpadAs {
-    fn x(&self) -> usize {
-        Self::X
+    fn movement(&self) -> Movement {
+        Movement::gather(Self::X, SourceUse::Ascending)
     }
 
-    fn uses(&self) -> Uses {
-        Uses::Ascending
-    }
-
-    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: Moved<'_>) -> Result<()> {
+    fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let places = places(run.input_spec(Self::X));
         for (i, rows) in run.sequences(Self::Y)?.iter().enumerate() {
             if rows.len() > places {

@@ -17,6 +17,7 @@ use super::meet::{
     DenseKernel, Entries, MANY, MeetKernel, SecondOperand, SelectedReader, Sparse, Zeros, beside, gather,
 };
 use super::samples::of_two;
+use super::twin::twins;
 use crate::kernels::sparse::{intersection, union};
 use crate::operator::{Kernel, ReadSlots};
 use crate::ops::elementwise::arithmetic::{self, Combine, Function, Sums, together};
@@ -26,31 +27,6 @@ use crate::ops::prelude::*;
 const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
-
-/// A [`Function`] of two arguments that has kernels for sparse variables.
-pub(in crate::ops) trait OnSparse: Function {
-    /// The arguments that, if they are 0, make the result 0 for any value of the other argument.
-    const ZEROS: Zeros;
-    /// The declaration of this function's operator on sparse variables.
-    const DECLARATION: &'static Declaration;
-}
-
-/// The operator that applies a [`Function`] to two variables of which at least one is sparse.
-pub(in crate::ops) struct SparseBinary<F>(F);
-
-impl<F: OnSparse> DeclaredOp for SparseBinary<F> {
-    fn declaration() -> &'static Declaration {
-        F::DECLARATION
-    }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        F::parse(attributes).map(Self)
-    }
-
-    fn declared(&self) -> &'static Declaration {
-        F::DECLARATION
-    }
-}
 
 /// Returns the storage of the result if the operands have the storages `x` and `y`.
 fn storage(zeros: Zeros, x: StorageKind, y: StorageKind) -> StorageKind {
@@ -63,52 +39,57 @@ fn storage(zeros: Zeros, x: StorageKind, y: StorageKind) -> StorageKind {
     }
 }
 
-impl<F: OnSparse> Op for SparseBinary<F> {
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        infer_shape(s, F::ZEROS)
-    }
-
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward(run, F::ZEROS, arithmetic::value::<F, T>()))
-    }
-
-    fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
-        let [this, other] = [&inputs[wrt][0], &inputs[1 - wrt][0]];
-        let reads = Gradient::reading(F::READS[wrt]);
-        if this.storage != StorageKind::Dense {
-            // The gradient of a sparse input has numbers at the entries of the input, so the backward pass reads the
-            // input.
-            return reads.input(wrt);
+/// The methods of [`OnSparse`] for a function of two numbers; the word is its [`Zeros`].
+macro_rules! methods {
+    (() $zeros:ident) => {
+        fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+            infer_shape(s, Zeros::$zeros)
         }
-        let whole = (this.rows(), this.width()) == (other.rows(), other.width());
-        let dense = storage(F::ZEROS, inputs[X][0].storage, inputs[Y][0].storage) == StorageKind::Dense;
-        reads.passes(F::PASSES[wrt] && whole && dense)
-    }
 
-    fn stored(&self, _: usize) -> StorageBound {
-        match F::ZEROS {
-            Zeros::Neither => StorageBound::Together(&[X, Y]),
-            Zeros::OfX => StorageBound::Together(&[X]),
-            Zeros::OfEither => StorageBound::Least(&[X, Y]),
+        fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => forward(run, Zeros::$zeros, arithmetic::value::<Self, T>()))
         }
-    }
 
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => {
-            let slopes = arithmetic::slopes::<F, T>();
-            gradient(run, X, F::READS[X], slopes[X])?;
-            gradient(run, Y, F::READS[Y], slopes[Y])
-        })
-    }
+        fn gradient(&self, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+            declared_gradient::<Self>(Zeros::$zeros, wrt, inputs)
+        }
 
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<CheckCase>> {
-        of_two(F::ZEROS)
+        fn stored(&self) -> StorageBound {
+            match Zeros::$zeros {
+                Zeros::Neither => StorageBound::Together(&[X, Y]),
+                Zeros::OfX => StorageBound::Together(&[X]),
+                Zeros::OfEither => StorageBound::Least(&[X, Y]),
+            }
+        }
+
+        fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => {
+                let slopes = arithmetic::slopes::<Self, T>();
+                gradient(run, X, Self::READS[X], slopes[X])?;
+                gradient(run, Y, Self::READS[Y], slopes[Y])
+            })
+        }
+
+        #[cfg(feature = "testing")]
+        fn samples() -> Result<Vec<CheckCase>> {
+            of_two(Zeros::$zeros)
+        }
+    };
+}
+
+fn declared_gradient<F: Function>(zeros: Zeros, wrt: usize, inputs: &[Vec<Spec>]) -> Gradient {
+    let [this, other] = [&inputs[wrt][0], &inputs[1 - wrt][0]];
+    let reads = Gradient::reading(F::READS[wrt]);
+    if this.storage != StorageKind::Dense {
+        // The gradient of a sparse input has numbers at the entries of the input, so the backward pass reads the input.
+        return reads.input(wrt);
     }
+    let whole = (this.rows(), this.width()) == (other.rows(), other.width());
+    let dense = storage(zeros, inputs[X][0].storage, inputs[Y][0].storage) == StorageKind::Dense;
+    reads.passes(F::PASSES[wrt] && whole && dense)
 }
 
 fn infer_shape(s: &mut InferShape<'_>, zeros: Zeros) -> Result<()> {
-    s.is_float(X)?;
     let out = together(s)?;
     let size = |spec: &Spec| (spec.rows(), spec.width());
     for slot in [X, Y] {
@@ -395,65 +376,19 @@ fn everywhere<T: RowValue>(
     Ok(())
 }
 
-/// Declares the binary operators on sparse variables. A line has the function, the kind of the sparse operator, the kind of the
-/// dense operator, the arguments that make the result 0 if they are 0, the combinations of storages, a text about the result,
-/// and an example: a second operand and the result.
-macro_rules! on_sparse {
-    ($($type:ident = $kind:literal of $of:literal, $zeros:ident, $kernels:expr, $about:literal, $y:literal => $values:literal;)*) => {$(
-        impl OnSparse for arithmetic::$type {
-            const DECLARATION: &'static Declaration = &Declaration {
-                kind: $kind,
-                text: on_sparse!(text $kind, $of, $about, $y, $values),
-                attributes: &[],
-                signature: Signature {
-                    inputs: &[Slot::one("x"), Slot::one("y")],
-                    outputs: &[Slot::one("out")],
-                    kernels: $kernels,
-                },
-                stands_for: &[$of],
-            };
-
-            #[doc = on_sparse!(text $kind, $of, $about, $y, $values)]
-            const ZEROS: Zeros = Zeros::$zeros;
-        }
-    )*};
-    (text $kind:literal, $of:literal, $about:literal, $y:literal, $values:literal) => {
-        concat!(
-            "[`", $of, "`](crate::Builder::", $of, ") of two variables of which at least one is csr, coo or selected rows. ", $about, " \
-            A call of `", $of, "` with such variables appends this operator instead.\n\n\
-            ```\n\
-            use ndarray::array;\n\
-            use unpadded::op::{Attributes, Operand};\n\
-            use unpadded::tensor::{Csr, Storage};\n\
-            use unpadded::{Variable, ops};\n\
-            let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\
-            let x = Csr::new([2, 3], vec![0, 1, 2], vec![2, 0], array![4.0, 6.0])?;\n\
-            let y = ", $y, ";\n\
-            let out = op.call(&[Operand::constant(\"x\", Variable::new(x, None)?), Operand::constant(\"y\", y)])?;\n\
-            let Storage::Csr(out) = out[0].storage() else { panic!(\"stored otherwise\") };\n\
-            assert_eq!(out.values().as_slice::<f64>()?, ", $values, ");\n\
-            # Ok::<(), unpadded::Error>(())\n\
-            ```\n\n\
-            # Errors\n\
-            It is an error if the rows, widths or dtypes do not fit, or if a sparse operand would have to be broadcast.\n"
-        )
-    };
-}
-
 const EVERY: &[Kernel] =
     &[&[CSR, CSR], &[CSR, DENSE], &[DENSE, CSR], &[ROWS, ROWS], &[ROWS, DENSE], &[DENSE, ROWS]];
 
-on_sparse! {
-    Add = "sparse_add" of "add", Neither, EVERY, "The sum of two sparse variables stores the positions that `x` or `y` stores; the sum with a dense variable is dense.",
-        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[6.0, 6.0]";
-    Sub = "sparse_sub" of "sub", Neither, EVERY, "The difference of two sparse variables stores the positions that `x` or `y` stores; the difference with a dense variable is dense.",
-        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[2.0, 6.0]";
-    Mul = "sparse_mul" of "mul", OfEither, EVERY, "The product stores the positions that both variables store; a dense variable stores all positions.",
-        "array![1.0, 10.0, 100.0]" => "[400.0, 6.0]";
-    Div = "sparse_div" of "div", OfX, &[&[CSR, DENSE], &[ROWS, DENSE]], "The quotient stores the positions of `x`; `y` is dense.",
-        "array![1.0, 1.0, 2.0]" => "[2.0, 6.0]";
-    Maximum = "sparse_maximum" of "maximum", Neither, EVERY, "The maximum of two sparse variables stores the positions that `x` or `y` stores; the maximum with a dense variable is dense.",
-        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![7.0])?, None)?" => "[7.0, 6.0]";
-    Minimum = "sparse_minimum" of "minimum", Neither, EVERY, "The minimum of two sparse variables stores the positions that `x` or `y` stores; the minimum with a dense variable is dense.",
-        "Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![2.0])?, None)?" => "[2.0, 0.0]";
+twins! {
+    OPERATORS: methods, inputs ["x", "y"],
+    "two variables of which at least one is csr, coo or selected rows. The result of two sparse variables stores the positions \
+    that `x` or `y` stores, and a product those that both store. The result with a dense variable is dense, but a product, and a \
+    quotient with a dense `y`, have the storage and the positions of the sparse variable. A sparse variable is not broadcast.",
+    ", Operand::constant(\"y\", array![1.0, 10.0, 100.0])";
+    arithmetic::Add = "sparse_add" of "add" () EVERY, Neither;
+    arithmetic::Sub = "sparse_sub" of "sub" () EVERY, Neither;
+    arithmetic::Mul = "sparse_mul" of "mul" () EVERY, OfEither;
+    arithmetic::Div = "sparse_div" of "div" () &[&[CSR, DENSE], &[ROWS, DENSE]], OfX;
+    arithmetic::Maximum = "sparse_maximum" of "maximum" () EVERY, Neither;
+    arithmetic::Minimum = "sparse_minimum" of "minimum" () EVERY, Neither;
 }

@@ -71,9 +71,7 @@ impl Op for SparseConcat {
         }))
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(X)
-    }
+    gradient_reads!(X);
 
     fn stored(&self, _: usize) -> StorageBound {
         StorageBound::Together(&[X])
@@ -176,9 +174,7 @@ impl Op for SparseSlice {
         }))
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(X)
-    }
+    gradient_reads!(X);
 
     fn stored(&self, _: usize) -> StorageBound {
         StorageBound::Together(&[X])

@@ -2,130 +2,84 @@
 
 use super::entrywise::numbers;
 use super::samples::of_storages;
+use super::twin::twins;
+use crate::operator::Kernel;
+use crate::ops::conversion::assign;
 use crate::ops::prelude::*;
 
 /// Slot numbers of `x` and `out`, in both operators of this file.
 const X: usize = 0;
 const OUT: usize = 0;
 
-operator! {
-    /// Copies a csr, coo or selected-rows `x`; the copy has the storage of `x`. A call of [`assign`](crate::Builder::assign)
-    /// with a sparse variable appends `sparse_assign`.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::op::{Attributes, Operand};
-    /// use unpadded::tensor::Csr;
-    /// use unpadded::{Variable, ops};
-    /// let op = ops::catalogue().parse("sparse_assign", &Attributes::new())?;
-    /// let x = Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![5.0])?, None)?;
-    /// assert_eq!(op.call(&[Operand::batch("x", x.clone())])?[0].storage(), x.storage());
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// It is an error if `x` holds no floats or is dense.
-    pub(in crate::ops) struct SparseAssign = sparse_assign {}
-    inputs { X = x: one }
-    kernels { [CSR], [ROWS] }
-    stands_for { "assign" }
-    outputs { OUT = out: one }
+/// The methods of [`OnSparse`] for a copy. The words are functions of the operator: the dtype of the output, a check of the
+/// attributes, and the check cases.
+macro_rules! methods {
+    ($attributes:tt ($dtype:ident, $check:ident, $samples:ident)) => {
+        fn check(&self) -> Result<()> {
+            $check(self)
+        }
+
+        fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+            let x = s.input(X);
+            s.set(OUT, x.with_dtype($dtype(self, x.dtype)));
+            Ok(())
+        }
+
+        fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+            let to = run.output_spec(OUT).dtype;
+            with_float!(run.dtype(X), T => with_float!(to, U => copy::<T, U>(run)))
+        }
+
+        fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+            let to = run.output_spec(OUT).dtype;
+            with_float!(run.dtype(X), T => with_float!(to, U => copy_back::<T, U>(run)))
+        }
+
+        #[cfg(feature = "testing")]
+        fn samples() -> Result<Vec<CheckCase>> {
+            $samples()
+        }
+    };
 }
 
-impl Op for SparseAssign {
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.set(OUT, s.input(X).clone());
-        Ok(())
-    }
+const KERNELS: &[Kernel] = &[&[CSR], &[ROWS]];
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => copy::<T, T>(run))
-    }
+twins! {
+    OPERATORS: methods, inputs ["x"], "a csr, coo or selected-rows `x`; the output has the storage of `x`.", "";
+    assign::Assign = "sparse_assign" of "assign" () KERNELS, (dtype_of_x, no_check, samples_of_copy);
+    assign::Cast = "sparse_cast" of "cast" (dtype = "f32") KERNELS, (dtype_of_cast, float, samples_of_cast);
+}
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(X)
-    }
+fn dtype_of_x(_: &assign::Assign, x: DType) -> DType {
+    x
+}
 
-    fn stored(&self, _: usize) -> StorageBound {
-        StorageBound::Together(&[X])
-    }
+fn dtype_of_cast(cast: &assign::Cast, _: DType) -> DType {
+    cast.dtype
+}
 
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => copy_back::<T, T>(run))
-    }
+fn no_check(_: &assign::Assign) -> Result<()> {
+    Ok(())
+}
 
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<CheckCase>> {
-        of_storages(&Attributes::new(), &Ok)
+/// Checks the dtype of the output; a dtype other than f32 or f64 is an error.
+fn float(cast: &assign::Cast) -> Result<()> {
+    match cast.dtype {
+        DType::F32 | DType::F64 => Ok(()),
+        other => Err(Error::of(ErrorKind::Program, "attribute `dtype`", "f32 or f64", other.to_string())),
     }
 }
 
-operator! {
-    /// Casts a csr, coo or selected-rows `x` to f32 or f64; the output has the storage of `x`. A call of
-    /// [`cast`](crate::Builder::cast) with a sparse variable appends `sparse_cast`.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::op::{Attributes, Operand};
-    /// use unpadded::tensor::Csr;
-    /// use unpadded::{Variable, ops};
-    /// let op = ops::catalogue().parse("sparse_cast", &Attributes::new().with("dtype", "f32"))?;
-    /// let of = |values: ndarray::Array1<f64>| Csr::new([2, 3], vec![0, 1, 1], vec![2], values);
-    /// let out = op.call(&[Operand::batch("x", Variable::new(of(array![0.5])?, None)?)])?;
-    /// assert_eq!(out[0].storage(), &Csr::new([2, 3], vec![0, 1, 1], vec![2], array![0.5f32])?.into());
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// It is an error if `x` holds no floats or is dense, or the dtype is no float.
-    pub(in crate::ops) struct SparseCast = sparse_cast { dtype: DType => float }
-    inputs { X = x: one }
-    kernels { [CSR], [ROWS] }
-    stands_for { "cast" }
-    outputs { OUT = out: one }
+fn samples_of_copy() -> Result<Vec<CheckCase>> {
+    of_storages(&Attributes::new(), &Ok)
 }
 
-/// Reads the attribute with the dtype of the output; a dtype other than f32 or f64 is an error.
-fn float(attributes: &Attributes, name: &str) -> Result<DType> {
-    let dtype = <DType as crate::operator::attributes::Attribute>::read(attributes, name)?;
-    if matches!(dtype, DType::F32 | DType::F64) {
-        return Ok(dtype);
-    }
-    Err(Error::of(ErrorKind::Program, format!("attribute `{name}`"), "f32 or f64", dtype.to_string()))
-}
-
-impl Op for SparseCast {
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.set(OUT, s.input(X).with_dtype(self.dtype));
-        Ok(())
-    }
-
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => with_float!(self.dtype, U => copy::<T, U>(run)))
-    }
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(X)
-    }
-
-    fn stored(&self, _: usize) -> StorageBound {
-        StorageBound::Together(&[X])
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => with_float!(self.dtype, U => copy_back::<T, U>(run)))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<CheckCase>> {
-        let mut samples = of_storages(&SparseCast { dtype: DType::F64 }.attributes(), &Ok)?;
-        // f32 is too coarse to check the gradient of a cast by finite differences.
-        let to_f32 = SparseCast { dtype: DType::F32 }.attributes();
-        samples.extend(of_storages(&to_f32, &|sample| Ok(sample.without_gradient()))?);
-        Ok(samples)
-    }
+fn samples_of_cast() -> Result<Vec<CheckCase>> {
+    let to = |dtype| assign::Cast { dtype }.attributes();
+    let mut samples = of_storages(&to(DType::F64), &Ok)?;
+    // f32 is too coarse to check the gradient of a cast by finite differences.
+    samples.extend(of_storages(&to(DType::F32), &|sample| Ok(sample.without_gradient()))?);
+    Ok(samples)
 }
 
 /// Copies `x` to the output, with the stored numbers converted from `T` to `U`.
@@ -151,7 +105,7 @@ fn copy<T: RowValue, U: RowValue>(run: &mut Forward<'_>) -> Result<()> {
 
 /// Computes the gradient of `x` from the gradient of its copy, converted from `U` to `T`.
 fn copy_back<T: RowValue, U: RowValue>(run: &mut Backward<'_>) -> Result<()> {
-    run.fill_gradient::<T>(X, 0, |run, dx, assign: Assign| {
+    run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let dout = numbers::<U>(run.output_gradient_csr(OUT), run.output_gradient_rows(OUT))?;
         dx.iter_mut().zip(dout).for_each(|(dx, g)| assign.put(dx, T::from_f64(g.to_f64())));
         Ok(())

@@ -42,7 +42,7 @@ operator! {
     outputs { OUT = out: one }
 }
 
-builder_methods! { DotProduct, Builder, Var;
+builder_methods! { Builder, Var;
     /// Multiplies the rows of `x`, `[rows, k]`, by a constant matrix `y`, `[k, n]`: out = x · y. The output has the LoD of `x`.
     ///
     /// For a csr `x`, the result is dense if `y` is dense or selected rows. If `y` is csr or coo, the result is csr. The result

@@ -5,8 +5,9 @@
 //! if f′(0) is not 0.
 
 use super::samples::{changed, of_storages};
+use super::twin::twins;
 use crate::kernels::{helpers, join};
-use crate::operator::{CsrBuffer, RowBuffer};
+use crate::operator::{CsrBuffer, Kernel, RowBuffer};
 use crate::ops::elementwise::activation;
 use crate::ops::elementwise::unary::{Function, OverViews, SlopeSource};
 use crate::ops::prelude::*;
@@ -18,68 +19,15 @@ const OUT: usize = 0;
 /// With fewer stored numbers than this, a second thread costs more time than it saves.
 const WORTH_A_THREAD: usize = 1 << 15;
 
-/// A [`Function`] f with f(0) = 0; some functions are 0 at 0 only with certain attributes.
-pub(in crate::ops) trait KeepsZero: Function {
-    /// The declaration of this function's operator on sparse variables.
-    const DECLARATION: &'static Declaration;
-    /// Returns attributes for the check cases, with which the function is 0 at 0.
-    fn of_samples() -> Attributes;
-}
-
-/// The operator that applies a [`Function`] to every stored number of a sparse variable.
-pub(in crate::ops) struct Entrywise<F>(F);
-
-impl<F: KeepsZero> DeclaredOp for Entrywise<F> {
-    fn declaration() -> &'static Declaration {
-        F::DECLARATION
+/// Checks that a function is 0 at 0; some functions are so only with certain attributes.
+fn check(function: &dyn OverViews<f64>, kind: &str) -> Result<()> {
+    let mut at_zero = 0.0f64;
+    function.values(row(&[0.0]), row_mut(std::slice::from_mut(&mut at_zero)));
+    if at_zero == 0.0 {
+        return Ok(());
     }
-
-    fn parse(attributes: &Attributes) -> Result<Self> {
-        let function = F::parse(attributes)?;
-        let mut at_zero = 0.0f64;
-        function.values(row(&[0.0]), row_mut(std::slice::from_mut(&mut at_zero)));
-        if at_zero == 0.0 {
-            return Ok(Self(function));
-        }
-        let kind = F::declaration().kind;
-        let expected = format!("attributes of a `{kind}` that is 0 at 0");
-        Err(Error::of(ErrorKind::Program, "attributes", expected, format!("{at_zero} at 0")))
-    }
-
-    fn declared(&self) -> &'static Declaration {
-        F::DECLARATION
-    }
-}
-
-impl<F: KeepsZero> Op for Entrywise<F> {
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.set(OUT, s.input(X).clone());
-        Ok(())
-    }
-
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => forward::<T>(run, &self.0))
-    }
-
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        // The gradient has numbers at the entries of the input, so the backward pass reads the input.
-        let gradient = Gradient::reads_nothing().input(X);
-        if F::SLOPE_FROM == SlopeSource::Output { gradient.output(OUT) } else { gradient }
-    }
-
-    fn stored(&self, _: usize) -> StorageBound {
-        StorageBound::Together(&[X])
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => backward::<T>(run, &self.0, F::SLOPE_FROM))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<CheckCase>> {
-        samples(&F::of_samples(), F::POSITIVE)
-    }
+    let expected = format!("attributes of a `{kind}` that is 0 at 0");
+    Err(Error::of(ErrorKind::Program, "attributes", expected, format!("{at_zero} at 0")))
 }
 
 fn samples(attributes: &Attributes, positive: bool) -> Result<Vec<CheckCase>> {
@@ -198,63 +146,54 @@ fn slopes<T: RowValue>(
     );
 }
 
-/// Declares the entrywise operators on sparse variables. A line has the function, the kind of the sparse operator, the kind of
-/// the dense operator, the attributes of the check cases, and an example: an argument and the value of the function.
-macro_rules! entrywise {
-    ($($type:ident = $kind:literal of $of:literal ($($parameter:ident = $sample:literal),*): $x:literal => $value:literal;)*) => {$(
-        impl KeepsZero for activation::$type {
-            const DECLARATION: &'static Declaration = &Declaration {
-                kind: $kind,
-                text: entrywise!(text $kind, $of, $x, $value, $(concat!(".with(\"", stringify!($parameter), "\", ", stringify!($sample), ")")),*),
-                attributes: &[$(stringify!($parameter)),*],
-                signature: Signature {
-                    inputs: &[Slot::one("x")],
-                    outputs: &[Slot::one("out")],
-                    kernels: &[&[CSR], &[ROWS]],
-                },
-                stands_for: &[$of],
-            };
-
-            #[doc = entrywise!(text $kind, $of, $x, $value, $(concat!(".with(\"", stringify!($parameter), "\", ", stringify!($sample), ")")),*)]
-            fn of_samples() -> Attributes {
-                Self { $($parameter: $sample),* }.attributes()
-            }
+/// The methods of [`OnSparse`] for a function of one number.
+macro_rules! methods {
+    (($($attribute:ident = $value:literal),*) ()) => {
+        fn check(&self) -> Result<()> {
+            check(self, Self::kind())
         }
-    )*};
-    (text $kind:literal, $of:literal, $x:literal, $value:literal, $($with:expr),*) => {
-        concat!(
-            "[`", $of, "`](crate::Builder::", $of, ") of the stored numbers of a csr, coo or selected-rows `x`; the output has the \
-            storage of `x`. A call of `", $of, "` with such a variable appends this operator instead.\n\n\
-            ```\n\
-            use ndarray::array;\n\
-            use unpadded::op::{Attributes, Operand};\n\
-            use unpadded::tensor::{Csr, Storage};\n\
-            use unpadded::{Variable, ops};\n\
-            let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new()", $($with,)* ")?;\n\
-            let x = Variable::new(Csr::new([2, 3], vec![0, 1, 1], vec![2], array![", $x, "])?, None)?;\n\
-            let out = op.call(&[Operand::batch(\"x\", x)])?;\n\
-            let Storage::Csr(out) = out[0].storage() else { panic!(\"stored otherwise\") };\n\
-            assert_eq!((out.indptr(), out.indices()), ([0, 1, 1].as_slice(), [2].as_slice()));\n\
-            assert!((out.values().as_slice::<f64>()?[0] - ", $value, ").abs() < 1e-6);\n\
-            # Ok::<(), unpadded::Error>(())\n\
-            ```\n\n\
-            # Errors\n\
-            It is an error if `x` holds no floats or is dense, or if the function with these attributes is not 0 at 0.\n"
-        )
+
+        fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+            s.set(OUT, s.input(X).clone());
+            Ok(())
+        }
+
+        fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => forward::<T>(run, self))
+        }
+
+        fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
+            // The gradient has numbers at the entries of the input, so the backward pass reads the input.
+            let gradient = Gradient::reads_nothing().input(X);
+            if Self::SLOPE_FROM == SlopeSource::Output { gradient.output(OUT) } else { gradient }
+        }
+
+        fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => backward::<T>(run, self, Self::SLOPE_FROM))
+        }
+
+        #[cfg(feature = "testing")]
+        fn samples() -> Result<Vec<CheckCase>> {
+            samples(&Self { $($attribute: $value),* }.attributes(), Self::POSITIVE)
+        }
     };
 }
 
-entrywise! {
-    Abs = "sparse_abs" of "abs" (): -3.0 => 3.0;
-    Clamp = "sparse_clamp" of "clamp" (low = -0.6, high = 0.9): 3.0 => 0.9;
-    Elu = "sparse_elu" of "elu" (alpha = 0.7): -1.0 => -0.442484;
-    Gelu = "sparse_gelu" of "gelu" (): 1.0 => 0.841192;
-    LeakyRelu = "sparse_leaky_relu" of "leaky_relu" (alpha = 0.25): -4.0 => -1.0;
-    Relu = "sparse_relu" of "relu" (): -3.0 => 0.0;
-    Scale = "sparse_scale" of "scale" (factor = -1.5, offset = 0.0): 2.0 => -3.0;
-    Silu = "sparse_silu" of "silu" (): 1.0 => 0.731059;
-    Softsign = "sparse_softsign" of "softsign" (): -3.0 => -0.75;
-    Sqrt = "sparse_sqrt" of "sqrt" (): 6.25 => 2.5;
-    Square = "sparse_square" of "square" (): -3.0 => 9.0;
-    Tanh = "sparse_tanh" of "tanh" (): 1.0 => 0.761594;
+const KERNELS: &[Kernel] = &[&[CSR], &[ROWS]];
+
+twins! {
+    OPERATORS: methods, inputs ["x"],
+    "the stored numbers of a csr, coo or selected-rows `x`; the output has the storage of `x`. The function must be 0 at 0.", "";
+    activation::Abs = "sparse_abs" of "abs" () KERNELS, ();
+    activation::Clamp = "sparse_clamp" of "clamp" (low = -0.6, high = 0.9) KERNELS, ();
+    activation::Elu = "sparse_elu" of "elu" (alpha = 0.7) KERNELS, ();
+    activation::Gelu = "sparse_gelu" of "gelu" () KERNELS, ();
+    activation::LeakyRelu = "sparse_leaky_relu" of "leaky_relu" (alpha = 0.25) KERNELS, ();
+    activation::Relu = "sparse_relu" of "relu" () KERNELS, ();
+    activation::Scale = "sparse_scale" of "scale" (factor = -1.5, offset = 0.0) KERNELS, ();
+    activation::Silu = "sparse_silu" of "silu" () KERNELS, ();
+    activation::Softsign = "sparse_softsign" of "softsign" () KERNELS, ();
+    activation::Sqrt = "sparse_sqrt" of "sqrt" () KERNELS, ();
+    activation::Square = "sparse_square" of "square" () KERNELS, ();
+    activation::Tanh = "sparse_tanh" of "tanh" () KERNELS, ();
 }

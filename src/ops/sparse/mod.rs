@@ -10,29 +10,41 @@
 //! | `reduce.rs` | sums and means |
 //! | `linear.rs`, `dot.rs`, `transposed.rs`, `projection.rs` | products |
 //! | `take.rs`, `retain.rs`, `columns.rs` | selection of rows or columns; `among.rs` finds the entries with certain columns |
+//! | `twin.rs` | the wrapper of the operators that stand for a dense operator with the same function |
 //! | `samples.rs` | check cases |
 
 mod among;
 pub(in crate::ops) mod binary;
 pub(in crate::ops) mod columns;
-#[macro_use]
 pub(in crate::ops) mod convert;
 pub(in crate::ops) mod copy;
-#[macro_use]
 pub(in crate::ops) mod dot;
 pub(in crate::ops) mod entrywise;
 pub(in crate::ops) mod linear;
 mod meet;
 #[cfg(test)]
 mod products_tests;
-#[macro_use]
 pub(in crate::ops) mod projection;
-#[macro_use]
 pub(in crate::ops) mod reduce;
-#[macro_use]
 pub(in crate::ops) mod retain;
 mod samples;
-#[macro_use]
 pub(in crate::ops) mod take;
-#[macro_use]
 pub(in crate::ops) mod transposed;
+pub(in crate::ops) mod twin;
+
+operators! {
+    [binary::OPERATORS, copy::OPERATORS, entrywise::OPERATORS, reduce::PER_ROW, reduce::WHOLE]
+    columns::SparseConcat,
+    columns::SparseSlice,
+    convert::ToCsr,
+    convert::ToDense,
+    convert::ToSelectedRows,
+    dot::Dot,
+    dot::SparseMatmul,
+    linear::SparseLinear,
+    projection::RandomProjection,
+    reduce::SumRows,
+    retain::Retain,
+    take::TakeRows,
+    transposed::TransposedDot,
+}

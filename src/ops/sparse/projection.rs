@@ -67,9 +67,7 @@ impl Op for RandomProjection {
         })
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::X)
-    }
+    gradient_reads!(Self::X);
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => self.at_entries::<T>(run))

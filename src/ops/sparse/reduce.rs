@@ -2,42 +2,14 @@
 
 use super::entrywise::numbers;
 use super::samples::of_storages;
+use super::twin::twins;
+use crate::operator::Kernel;
 use crate::ops::feature::reduce::{self, Reduction};
 use crate::ops::prelude::*;
 
 /// Slot numbers of `x` and `out`, in all operators of this file.
 const X: usize = 0;
 const OUT: usize = 0;
-
-/// A [`Reduction`], such as a sum or a mean, that has kernels for sparse variables.
-pub(in crate::ops) trait OnSparse: Reduction {
-    /// The declaration of this reduction's operator on sparse variables.
-    const DECLARATION: &'static Declaration;
-}
-
-/// Implements `DeclaredOp` for a wrapper type of reductions, such as `SparseWhole`. The wrapper has the declaration of
-/// the wrapped reduction.
-macro_rules! sparse_family {
-    ($wrapper:ident) => {
-        impl<R: OnSparse> DeclaredOp for $wrapper<R> {
-            fn declaration() -> &'static Declaration {
-                R::DECLARATION
-            }
-
-            fn parse(attributes: &Attributes) -> Result<Self> {
-                R::parse(attributes).map(Self)
-            }
-
-            fn declared(&self) -> &'static Declaration {
-                R::DECLARATION
-            }
-        }
-    };
-}
-
-/// The operator that reduces all numbers of a sparse variable to one number with a [`Reduction`].
-pub(in crate::ops) struct SparseWhole<R>(R);
-sparse_family!(SparseWhole);
 
 /// A [`Reduction`] as function pointers, so that the loops over storages are compiled once for all reductions.
 #[derive(Clone, Copy)]
@@ -60,37 +32,35 @@ impl<T: Float> Reduce<T> {
     }
 }
 
-impl<R: OnSparse> Op for SparseWhole<R> {
-    fn facts(&self) -> Facts {
-        Facts::batch_wide(LodEffect::Drops)
-    }
+/// The methods of [`OnSparse`] for a reduction of all numbers to one number.
+macro_rules! whole_methods {
+    (() ()) => {
+        fn facts(&self) -> Facts {
+            Facts::batch_wide(LodEffect::Drops)
+        }
 
-    fn hints(&self) -> Hints {
-        Hints { total: R::TOTAL, ..Hints::default() }
-    }
+        fn hints(&self) -> Hints {
+            Hints { total: Self::TOTAL, ..Hints::default() }
+        }
 
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        s.set(OUT, Spec::fixed(s.input(X).dtype, &[])?);
-        Ok(())
-    }
+        fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+            s.set(OUT, Spec::fixed(s.input(X).dtype, &[])?);
+            Ok(())
+        }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => whole(run, Reduce::<T>::of::<R>()))
-    }
+        fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => whole(run, Reduce::<T>::of::<Self>()))
+        }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(X)
-    }
+        fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => whole_gradient(run, Reduce::<T>::of::<Self>()))
+        }
 
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => whole_gradient(run, Reduce::<T>::of::<R>()))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<CheckCase>> {
-        of_storages(&Attributes::new(), &Ok)
-    }
+        #[cfg(feature = "testing")]
+        fn samples() -> Result<Vec<CheckCase>> {
+            of_storages(&Attributes::new(), &Ok)
+        }
+    };
 }
 
 fn whole<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
@@ -121,43 +91,33 @@ fn whole_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<
     Ok(())
 }
 
-/// The operator that reduces each row of a sparse variable with a [`Reduction`]: one number per row of a sparse matrix, one
-/// number per stored row of selected rows.
-pub(in crate::ops) struct SparsePerRow<R>(R);
-sparse_family!(SparsePerRow);
+/// The methods of [`OnSparse`] for a reduction of each row: one number per row of a sparse matrix, one number per stored row of
+/// selected rows.
+macro_rules! per_row_methods {
+    (() ()) => {
+        fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
+            let x = s.input(X);
+            let storage = match x.storage {
+                StorageKind::SelectedRows => StorageKind::SelectedRows,
+                _ => StorageKind::Dense,
+            };
+            s.set(OUT, x.with_width(1).stored(storage));
+            Ok(())
+        }
 
-impl<R: OnSparse> Op for SparsePerRow<R> {
-    fn infer_shape(&self, s: &mut InferShape<'_>) -> Result<()> {
-        s.is_float(X)?;
-        let x = s.input(X);
-        let storage = match x.storage {
-            StorageKind::SelectedRows => StorageKind::SelectedRows,
-            _ => StorageKind::Dense,
-        };
-        s.set(OUT, x.with_width(1).stored(storage));
-        Ok(())
-    }
+        fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => per_row(run, Reduce::<T>::of::<Self>()))
+        }
 
-    fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => per_row(run, Reduce::<T>::of::<R>()))
-    }
+        fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
+            with_float!(run.dtype(X), T => per_row_gradient(run, Reduce::<T>::of::<Self>()))
+        }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(X)
-    }
-
-    fn stored(&self, _: usize) -> StorageBound {
-        StorageBound::Together(&[X])
-    }
-
-    fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
-        with_float!(run.dtype(X), T => per_row_gradient(run, Reduce::<T>::of::<R>()))
-    }
-
-    #[cfg(feature = "testing")]
-    fn samples() -> Result<Vec<CheckCase>> {
-        of_storages(&Attributes::new(), &Ok)
-    }
+        #[cfg(feature = "testing")]
+        fn samples() -> Result<Vec<CheckCase>> {
+            of_storages(&Attributes::new(), &Ok)
+        }
+    };
 }
 
 fn per_row<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
@@ -205,52 +165,21 @@ fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Resul
     Ok(())
 }
 
-/// Declares the reductions of sparse variables as operators. A line has the reduction, the kind of the sparse operator, the
-/// kind of the dense operator, a text about the result, and an example.
-macro_rules! on_sparse {
-    ($($type:ident = $kind:literal of $of:literal, $result:literal, $values:literal;)*) => {$(
-        impl OnSparse for reduce::$type {
-            #[doc = on_sparse!(text $kind, $of, $result, $values)]
-            const DECLARATION: &'static Declaration = &Declaration {
-                kind: $kind,
-                text: on_sparse!(text $kind, $of, $result, $values),
-                attributes: &[],
-                signature: Signature {
-                    inputs: &[Slot::one("x")],
-                    outputs: &[Slot::one("out")],
-                    kernels: &[&[CSR], &[ROWS]],
-                },
-                stands_for: &[$of],
-            };
-        }
-    )*};
-    (text $kind:literal, $of:literal, $result:literal, $values:literal) => {
-        concat!(
-            "[`", $of, "`](crate::Builder::", $of, ") of a csr, coo or selected-rows `x`; a number that `x` does not store counts as 0. ", $result,
-            " A call of `", $of, "` with such a variable appends this operator instead.\n\n\
-            ```\n\
-            use ndarray::array;\n\
-            use unpadded::op::{Attributes, Operand};\n\
-            use unpadded::tensor::Csr;\n\
-            use unpadded::{Variable, ops};\n\
-            let op = ops::catalogue().parse(\"", $kind, "\", &Attributes::new())?;\n\
-            let x = Variable::new(Csr::new([2, 3], vec![0, 1, 3], vec![2, 0, 1], array![3.0, 1.0, 5.0])?, None)?;\n\
-            assert_eq!(op.call(&[Operand::batch(\"x\", x)])?[0].as_slice::<f64>()?, ", $values, ");\n\
-            # Ok::<(), unpadded::Error>(())\n\
-            ```\n\n\
-            # Errors\n\
-            It is an error if `x` holds no floats or is dense.\n"
-        )
-    };
+const KERNELS: &[Kernel] = &[&[CSR], &[ROWS]];
+
+twins! {
+    WHOLE: whole_methods, inputs ["x"],
+    "a csr, coo or selected-rows `x`, in which a number that is not stored counts as 0. The result is one dense number.", "";
+    reduce::Sum = "sparse_sum" of "sum" () KERNELS, ();
+    reduce::Mean = "sparse_mean" of "mean" () KERNELS, ();
 }
 
-on_sparse! {
-    Sum = "sparse_sum" of "sum", "The result is one dense number.", "[9.0]";
-    Mean = "sparse_mean" of "mean", "The result is one dense number.", "[1.5]";
-    SumFeatures = "sparse_sum_features" of "sum_features",
-        "For a csr or coo matrix, the result is dense, with one number per row; for selected rows, the same rows with one number each.", "[3.0, 6.0]";
-    MeanFeatures = "sparse_mean_features" of "mean_features",
-        "For a csr or coo matrix, the result is dense, with one number per row; for selected rows, the same rows with one number each.", "[1.0, 2.0]";
+twins! {
+    PER_ROW: per_row_methods, inputs ["x"],
+    "a csr, coo or selected-rows `x`, in which a number that is not stored counts as 0. For a csr or coo matrix, the result is \
+    dense, with one number per row; for selected rows, the same rows with one number each.", "";
+    reduce::SumFeatures = "sparse_sum_features" of "sum_features" () KERNELS, ();
+    reduce::MeanFeatures = "sparse_mean_features" of "mean_features" () KERNELS, ();
 }
 
 operator! {

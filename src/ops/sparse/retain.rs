@@ -60,9 +60,7 @@ impl Op for Retain {
         Ok(())
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::X)
-    }
+    gradient_reads!(Self::X);
 
     fn stored(&self, _: usize) -> StorageBound {
         StorageBound::Together(&[Self::X])

@@ -73,9 +73,7 @@ impl Op for TakeRows {
         with_float!(run.dtype(Self::X), T => forward::<T>(run))
     }
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::IDS).input(Self::X)
-    }
+    gradient_reads!(Self::IDS, Self::X);
 
     fn backward(&self, run: &mut Backward<'_>) -> Result<()> {
         with_float!(run.dtype(Self::X), T => backward::<T>(run))

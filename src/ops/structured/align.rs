@@ -3,7 +3,7 @@
 use crate::ops::lookup::ids::{Ids, check};
 use crate::ops::prelude::*;
 
-builder_methods! { CtcGreedy, Builder, Var;
+builder_methods! { Builder, Var;
     /// Greedy CTC decoding: takes the likeliest class of each frame, merges repeats, then drops blanks
     /// ([`ctc_align`](Self::ctc_align) of [`argmax`](Self::argmax)). Greedy decoding is fast, and usually finds the likeliest
     /// labels if the network is confident. [`CtcBeam`](crate::predict::CtcBeam) is slower and more accurate: the beam search

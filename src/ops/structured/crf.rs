@@ -1,6 +1,6 @@
 //! `linear_chain_crf`: the negative log-likelihood of a sequence's tags under a conditional random field.
 
-use super::HEAVY;
+use super::chain::HEAVY;
 use super::chain::{self, EMISSIONS, TRANSITIONS};
 use crate::kernels::{ChainRoom, PairSums, Transitions, helpers, join, log_sum, marginals};
 use crate::ops::lookup::ids::{self, Ids};
@@ -84,9 +84,7 @@ impl Op for LinearChainCrf {
 
     float_passes!(EMISSIONS, T: (self, run) => self.costs::<T>(run), self.slopes::<T>(run));
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(EMISSIONS).input(TRANSITIONS).input(Self::TAGS)
-    }
+    gradient_reads!(EMISSIONS, TRANSITIONS, Self::TAGS);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

@@ -1,6 +1,6 @@
 //! `ctc_loss`: the loss of a sequence of labels if the alignment of the labels with the frames is unknown.
 
-use super::HEAVY;
+use super::chain::HEAVY;
 use crate::kernels::{CtcRoom, ctc, ctc_gradient, emptied};
 use crate::ops::lookup::ids::{self, Ids};
 use crate::ops::prelude::*;
@@ -83,9 +83,7 @@ impl Op for CtcLoss {
 
     float_passes!(Self::LOGITS, T: (self, run) => self.costs::<T>(run), self.slopes::<T>(run));
 
-    fn gradient(&self, _: usize, _: &[Vec<Spec>]) -> Gradient {
-        Gradient::reads_nothing().input(Self::LOGITS).input(Self::LABELS)
-    }
+    gradient_reads!(Self::LOGITS, Self::LABELS);
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {

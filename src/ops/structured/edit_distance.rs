@@ -1,6 +1,6 @@
 //! `edit_distance`: the smallest number of edits that transform a sequence into its reference.
 
-use super::HEAVY;
+use super::chain::HEAVY;
 use super::ctc::same_sequences;
 use crate::kernels::edit_distance;
 use crate::ops::lookup::ids::{Ids, check};

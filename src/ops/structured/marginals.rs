@@ -1,6 +1,6 @@
 //! `crf_marginals`: the probability of each tag in each row, under a conditional random field (CRF).
 
-use super::HEAVY;
+use super::chain::HEAVY;
 use super::chain::{self, EMISSIONS};
 use crate::kernels::{ChainRoom, Transitions, marginals};
 use crate::ops::prelude::*;

@@ -1,6 +1,6 @@
 //! `viterbi_decode`: finds the n paths of tags with the highest scores, for each sequence.
 
-use super::HEAVY;
+use super::chain::HEAVY;
 use super::chain::{self, EMISSIONS};
 use crate::kernels::{BestPaths, Transitions, best_paths};
 use crate::ops::prelude::*;

@@ -26,18 +26,22 @@ pub mod settings;
 pub(super) mod settle;
 mod sgd;
 
-use crate::operator::registry::OperatorEntry;
-
-/// The operators of all update rules, for the catalogue.
-pub(super) const RULES: [fn() -> OperatorEntry; 10] = [
-    OperatorEntry::of::<adadelta::Adadelta>,
-    OperatorEntry::of::<adagrad::Adagrad>,
-    OperatorEntry::of::<adam::Adam>,
-    OperatorEntry::of::<adamax::Adamax>,
-    OperatorEntry::of::<ftrl::Ftrl>,
-    OperatorEntry::of::<lamb::Lamb>,
-    OperatorEntry::of::<lion::Lion>,
-    OperatorEntry::of::<nadam::NAdam>,
-    OperatorEntry::of::<rmsprop::RmsProp>,
-    OperatorEntry::of::<sgd::Sgd>,
-];
+operators! {
+    adadelta::Adadelta,
+    adagrad::Adagrad,
+    adam::Adam,
+    adamax::Adamax,
+    average::AverageWeights,
+    clip_gradient::ClipGradient,
+    ftrl::Ftrl,
+    global_norm::GlobalNorm,
+    global_norm::ScaleGradient,
+    history::UpdateHistory,
+    lamb::Lamb,
+    learning_rate::LearningRate,
+    lion::Lion,
+    nadam::NAdam,
+    rmsprop::RmsProp,
+    settle::Settle,
+    sgd::Sgd,
+}

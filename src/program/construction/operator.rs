@@ -246,7 +246,7 @@ macro_rules! operator_part {
         fn $name:ident $([$($generic:tt)*])? (&$self:ident $(, $parameter:ident: $takes:ty)* $(,)?) -> $gives:ty
             $({ $($before:tt)* })? $(;)?
     }) => {
-        $crate::builder_methods! { $type, $on $(, $also)?;
+        $crate::builder_methods! { $on $(, $also)?;
             $(#[$doc])*
             pub fn $name $([$($generic)*])? (&$self $(, $parameter: $takes)*) -> $gives {
                 $crate::operator_part!(append $type $self $slots $fields $({ $($before)* })?)

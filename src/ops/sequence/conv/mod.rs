@@ -72,7 +72,7 @@ operator! {
     }
 }
 
-builder_methods! { SequenceConvPlain, Builder, Var;
+builder_methods! { Builder, Var;
     /// Convolves the rows of each sequence of the last level with a `filter` `[length · D / groups, M]` of the caller.
     /// In contrast, the layer `layers::Conv` creates its filter.
     ///
