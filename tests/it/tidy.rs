@@ -55,9 +55,7 @@ fn all_sources() -> Vec<(String, PathBuf)> {
     let crates = CRATES.map(|name| (format!("crates/{name}/src"), format!("{name}/")));
     for (folder, name) in std::iter::once(("src".to_owned(), String::new())).chain(crates) {
         let folder = root.join(folder);
-        let mut paths = Vec::new();
-        sources(&folder, &mut paths);
-        for path in paths {
+        for path in sources(&folder) {
             let below = path.strip_prefix(&folder).unwrap().to_string_lossy().replace('\\', "/");
             let is_root = below == "main.rs" || (below == "lib.rs" && !name.is_empty());
             let below = if is_root { "mod.rs" } else { &below };
@@ -177,15 +175,18 @@ fn heads(list: &str) -> Vec<String> {
     entries.iter().map(head).filter(|head| !head.is_empty()).collect()
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+/// Returns the files of Rust code in a folder.
+pub(crate) fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            sources(&path, found);
+            found.extend(sources(&path));
         } else if path.extension().is_some_and(|e| e == "rs") {
             found.push(path);
         }
     }
+    found
 }
 
 #[test]
@@ -225,8 +226,7 @@ const INTERNALS: [&str; 2] = ["unpadded::kernels", "unpadded::wire"];
 
 #[test]
 fn models_use_the_public_api_and_stay_short() {
-    let mut paths = Vec::new();
-    sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("models"), &mut paths);
+    let paths = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("models"));
     assert!(paths.len() > 10);
     for path in paths {
         let source = fs::read_to_string(&path).unwrap();
