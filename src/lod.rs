@@ -243,10 +243,12 @@ impl Lod {
             let what = format!("sequence of LoD level {k}");
             return Err(Error::new(what, format!("a number below {sequences}"), i.to_string()));
         }
-        (k..self.levels()).try_fold(i..i + 1, |part, k| {
-            let offsets = self.level(k)?;
-            Ok(offsets[part.start]..offsets[part.end])
-        })
+        (k..self.levels())
+            .try_fold(i..i + 1, |part, k| {
+                let offsets = self.level(k)?;
+                Ok(offsets[part.start]..offsets[part.end])
+            })
+            .at_caller()
     }
 
     /// Returns the offsets of level `k`, counted in rows instead of in sequences of the next level.

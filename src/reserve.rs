@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 thread_local! {
     static FALLIBLE: Cell<bool> = const { Cell::new(false) };
@@ -107,7 +107,7 @@ pub fn entries<K: Eq + Hash, V, S: BuildHasher>(
 pub fn collected<T>(found: impl Iterator<Item = Result<T>>, what: &str) -> Result<Vec<T>> {
     let mut all = Vec::new();
     for item in found {
-        let item = item?;
+        let item = item.at_caller()?;
         items(&mut all, 1, what)?;
         all.push(item);
     }

@@ -143,6 +143,7 @@ impl TokenCounts {
         entries.sort();
         Vocabulary::new(entries, 0..0, None)
             .map_err(|label| Error::new("labels", "each once", format!("`{label}` twice")))
+            .at_caller()
     }
 
     /// Returns the share of the counted occurrences whose token is in the vocabulary `known`, from 0 to 1; `None` if
@@ -162,7 +163,7 @@ impl TokenCounts {
     pub fn within(self, limits: &Limits) -> Result<Vocabulary> {
         let Self(counts) = self;
         if let Some(base) = &limits.base {
-            return base.grown(counts, limits);
+            return base.grown(counts, limits).at_caller();
         }
         let Some(room) = limits.max_size.checked_sub(limits.specials.len()) else {
             let expected = format!("at least {}, the number of specials", limits.specials.len());
@@ -191,7 +192,7 @@ impl TokenCounts {
         entries.extend(kept);
         let twice =
             |special| Error::new("specials of a vocabulary", "each once", format!("`{special}` twice"));
-        Vocabulary::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice)
+        Vocabulary::new(entries, specials, unknown.map(|id| id as i64)).map_err(twice).at_caller()
     }
 }
 

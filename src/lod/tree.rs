@@ -81,7 +81,7 @@ impl Lod {
             }
             front = next;
         }
-        upper.ok_or_else(|| Error::new("tree", "a level", "none"))
+        upper.ok_or_else(|| Error::new("tree", "a level", "none")).at_caller()
     }
 
     /// Converts the LoD to a tree. [`Lod::from_tree`] converts the tree back to this LoD, with one exception. If at

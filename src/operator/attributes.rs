@@ -346,5 +346,5 @@ impl<T: Attribute> Attribute for Option<T> {
 /// Fails if the attribute has the wrong type.
 #[track_caller]
 pub fn or_default<T: Attribute>(attributes: &Attributes, name: &str, default: T) -> Result<T> {
-    Ok(Option::<T>::read(attributes, name)?.unwrap_or(default))
+    Ok(Option::<T>::read(attributes, name).at_caller()?.unwrap_or(default))
 }

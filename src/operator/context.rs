@@ -479,6 +479,7 @@ impl<'a> Backward<'a> {
     pub fn output<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let Call { wiring, outputs, signature, .. } = &self.call;
         self.read(wiring.position(&wiring.outputs, slot, 0), signature.outputs, outputs, (slot, 0))
+            .at_caller()
     }
 
     /// Returns the view to which `backward` writes the forward value of output slot `slot`. Returns `None` unless this call must

@@ -7,7 +7,7 @@ use super::levels::{LevelTable, MadeLevelIds};
 use super::literals::{Literals, literal_methods};
 use super::signature::Signature;
 use super::slots::{NOTHING, name_of};
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::lod::Lod;
 use crate::operator::attributes::Literal;
 use crate::operator::extent::{Extent, LevelId, Levels, MAX_LEVELS, Spec};
@@ -167,7 +167,7 @@ impl<'a> InferShape<'a> {
                 let mut slot = table.slot(id).take();
                 let mut outcome = Ok(());
                 Lod::rebuild(&mut slot, above, |offsets| outcome = fill(table, offsets))?;
-                outcome?;
+                outcome.at_caller()?;
                 table.set(id, slot);
                 Ok(id)
             }

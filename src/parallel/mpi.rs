@@ -26,7 +26,7 @@ use mpi::{Tag, Threading};
 
 use super::communicator::{Communicator, ExchangeFailure};
 use super::world::World;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 
 const DATA: Tag = 1;
 const FAILURE: Tag = 2;
@@ -87,7 +87,7 @@ impl World {
     /// It is an error if [`Mpi::new`] fails, or a process that has started MPI does not answer within the deadline.
     #[track_caller]
     pub fn mpi(deadline: Duration) -> Result<Self> {
-        Self::new(Mpi::new(deadline)?).deadline(deadline).share_cores()
+        Self::new(Mpi::new(deadline)?).deadline(deadline).share_cores().at_caller()
     }
 }
 
@@ -137,7 +137,7 @@ impl Mpi {
     #[track_caller]
     pub fn new(deadline: Duration) -> Result<Self> {
         let start = || mpi::initialize_with_threading(Threading::Funneled);
-        let Some((universe, threading)) = watched("start of MPI", deadline, start)? else {
+        let Some((universe, threading)) = watched("start of MPI", deadline, start).at_caller()? else {
             let got = "a process in which MPI was started before";
             return Err(Error::of(ErrorKind::Io, "start of MPI", "one start per process", got));
         };

@@ -111,7 +111,7 @@ impl Predictor {
     pub fn load_with(path: impl AsRef<Path>, registry: &Registry) -> Result<Self> {
         let path = path.as_ref();
         let named = |e: Error| e.noted(format!("in checkpoint `{}`", path.display()));
-        Self::new(Checkpoint::load(path)?, registry).map_err(named)
+        Self::new(Checkpoint::load(path)?, registry).map_err(named).at_caller()
     }
 
     /// Makes a predictor from a checkpoint in memory.

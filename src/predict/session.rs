@@ -270,7 +270,7 @@ impl Session {
                 )
                 .variable(name)
             };
-            let value = values.remove(name).ok_or_else(missing)?;
+            let value = values.remove(name).ok_or_else(missing).at_caller()?;
             let of = value.lod().map_or(value.rows(), |lod| lod.sequences());
             if program.spec(id)?.batched() && of != self.sequences {
                 let expected = format!("{}, as the session has", self.sequences);

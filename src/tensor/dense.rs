@@ -267,7 +267,7 @@ impl Dense {
         }
         let w = self.width();
         each!(&self.0, array => {
-            let from = array.as_slice().ok_or_else(layout)?;
+            let from = array.as_slice().ok_or_else(layout).at_caller()?;
             let mut numbers = reserved(elements(&shape, self.dtype()).at_caller()?).at_caller()?;
             rows.iter().for_each(|&row| numbers.extend_from_slice(&from[row * w..(row + 1) * w]));
             Self::from_vec(&shape, numbers)
@@ -286,7 +286,7 @@ impl Dense {
         }
         let (shape, w) = (self.with_rows(part.len()).at_caller()?, self.width());
         each!(&self.0, array => {
-            let from = array.as_slice().ok_or_else(layout)?;
+            let from = array.as_slice().ok_or_else(layout).at_caller()?;
             Self::from_vec(&shape, from[part.start * w..part.end * w].to_vec())
         })
     }

@@ -85,7 +85,7 @@ impl Variable {
     #[track_caller]
     pub fn from_sequence<T: Element>(sequence: Vec<T>) -> Result<Self> {
         let lod = Lod::from_lengths1(&[sequence.len()])?;
-        Self::flat(sequence, lod)
+        Self::flat(sequence, lod).at_caller()
     }
 
     /// Makes a ragged batch of groups of sequences, such as documents of sentences: a tensor of shape `[rows]` whose

@@ -9,7 +9,7 @@ use super::step::unprepared;
 use super::trainer::Trainer;
 use crate::checkpoint::{Best, Criterion, Position};
 use crate::data::Data;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor;
 use crate::metrics::{Scores, describe};
 use crate::program::VarRole;
@@ -160,7 +160,7 @@ impl Trainer {
             ));
         }
         // Pending moves of rows belong to the last parameters, so they are applied before the parameters are replaced.
-        self.settle()?;
+        self.settle().at_caller()?;
         for (name, value) in &self.training.state.best {
             self.training.scope.set(name, value.clone())?;
         }

@@ -438,7 +438,7 @@ impl Trainer {
     #[track_caller]
     pub fn memory(&mut self, batch: &Batch) -> Result<MemoryUse> {
         self.prepare(None).at_caller()?;
-        let compiled = self.step.compiled()?;
+        let compiled = self.step.compiled().at_caller()?;
         let in_parts = compiled.parts.is_some();
         let memory = compiled.runner.memory(batch).at_caller()?;
         let collected = std::mem::replace(&mut self.step.collected, memory.selected);

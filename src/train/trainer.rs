@@ -336,7 +336,7 @@ impl Trainer {
             let expected = format!("one of `{}`", known.join("`, `"));
             return Err(Error::new("name of a parameter", expected, format!("`{name}`")));
         }
-        self.settle()?;
+        self.settle().at_caller()?;
         self.training.scope.set(name, value)
     }
 

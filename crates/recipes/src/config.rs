@@ -53,7 +53,7 @@ impl Config {
             return Err(Error::new(name, "at least one column", value.to_string()));
         }
         let set = SettingRules::named(name).map_or(Ok(()), |setting| (setting.set)(self, value));
-        set.map_err(|expected| Error::new(name, expected, value.to_string()))
+        set.map_err(|expected| Error::new(name, expected, value.to_string())).at_caller()
     }
 
     /// Returns the value of a setting by its dotted name; `None` if the setting has no value.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Vocabulary;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::wire;
 use crate::wire::record::{self, FieldType, Source, record, wrong};
 
@@ -108,7 +108,8 @@ impl Vocabulary {
                 let vocabulary = file.read_stored::<StoredVocabulary>(wire::LONGEST)?.try_into();
                 let vocabulary = vocabulary.map_err(|e: Error| {
                     file.refused("section `vocabulary`", "a vocabulary", format!("{e:#}")).caused_by(e)
-                })?;
+                });
+                let vocabulary = vocabulary.at_caller()?;
                 // The sections of the file after the vocabulary are read, too, so that the checksums of these sections
                 // are verified.
                 while file.next_section()?.is_some() {}

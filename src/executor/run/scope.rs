@@ -136,7 +136,7 @@ impl Scope {
             && !self.entries.contains_key(name)
             && let Some(id) = program.find(name)
         {
-            self.initialize_one(program, program.var(id))?;
+            self.initialize_one(program, program.var(id)).at_caller()?;
         }
         self.set(name, value)
     }

@@ -1,6 +1,6 @@
 //! The hypotheses that a generator or a beam search returns.
 
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::tensor::Variable;
 
 /// The generated hypotheses of each source, best first.
@@ -95,6 +95,9 @@ impl Hypotheses {
     /// Never fails for a result that a generator or a beam search returned.
     #[track_caller]
     pub fn best(&self) -> Result<Vec<Option<Hypothesis<'_>>>> {
-        (0..self.sources()).map(|source| Ok(self.hypotheses(source)?.first().copied())).collect()
+        (0..self.sources())
+            .map(|source| Ok(self.hypotheses(source)?.first().copied()))
+            .collect::<Result<_>>()
+            .at_caller()
     }
 }

@@ -178,7 +178,8 @@ impl Coo {
             rows = end;
         }
         let coordinates = Array2::from_shape_vec((coordinates.len() / rank, rank), coordinates)
-            .map_err(|e| Error::new("coordinates to concatenate", "one rank", e.to_string()))?;
+            .map_err(|e| Error::new("coordinates to concatenate", "one rank", e.to_string()))
+            .at_caller()?;
         let values: Vec<&Dense> = parts.iter().map(|part| &part.values).collect();
         let mut shape = first.shape.clone();
         shape[0] = rows as usize;

@@ -128,7 +128,7 @@ impl Csr {
         // Columns without an entry are removed first, because the matrix may have too many columns for memory.
         let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
         let narrow = self.filtered(ids.len(), place)?.transpose()?;
-        SelectedRows::new(self.shape[1], ids, narrow.product(rhs)?)
+        SelectedRows::new(self.shape[1], ids, narrow.product(rhs).at_caller()?)
     }
 }
 

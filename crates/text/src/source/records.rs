@@ -8,7 +8,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 use unpadded::data::FileLine;
-use unpadded::{Error, Printable, Result};
+use unpadded::{AtCaller, Error, Printable, Result};
 
 use super::lines::Lines;
 use super::reason::{Reason, wrong_format};
@@ -351,7 +351,7 @@ impl<R> Records<R> {
     /// Fails with the first error in the file, or if no record remains.
     #[track_caller]
     pub fn read_all(&mut self) -> Result<Vec<R>> {
-        let records: Vec<R> = self.by_ref().collect::<Result<_>>()?;
+        let records: Vec<R> = self.by_ref().collect::<Result<_>>().at_caller()?;
         if records.is_empty() {
             let got = match self.skipped.count {
                 0 => "none".to_owned(),
