@@ -5,7 +5,7 @@ use std::ops::Range;
 use ndarray::{Array2, Axis};
 
 use super::Coo;
-use crate::error::{Error, Result};
+use crate::error::{AtCaller, Error, Result};
 use crate::tensor::{DType, Dense, Element};
 
 impl Coo {
