@@ -9,7 +9,7 @@ use unpadded::data::{
 };
 use unpadded::executor::Scope;
 use unpadded::layers::{Conv, Embedding, Lstm, init, load_torch};
-use unpadded::metrics::{Loss, Metric};
+use unpadded::metrics::{Loss, RunningMetric};
 use unpadded::op::{Attributes, CheckCase, CsrBuffer, Direct, Operand, settings};
 use unpadded::ops::{self, BinaryCrossEntropy, ClassTree, Context, FocalLoss, SampledClasses};
 use unpadded::optimizer::{Optimizer, Sgd};
@@ -84,14 +84,12 @@ fn sparse(calls: &mut Calls) {
     let other = Coo::zeros(DType::F32, &[3, 2]).unwrap();
     calls.at("Coo::sub", || x.sub(&other));
     calls.at("Coo::mul", || x.mul(&other));
-    calls.at("Coo::near", || x.near(&other, 1.0));
     calls.at("Coo::scale", || x.cast(DType::I8)?.scale(0.5));
 
     let x = SelectedRows::new(4, vec![1, 1], array![[1.0f32], [2.0]]).unwrap();
     let other = SelectedRows::zeros(DType::F32, &[4, 2]).unwrap();
     calls.at("SelectedRows::sub", || x.sub(&other));
     calls.at("SelectedRows::mul", || x.mul(&other));
-    calls.at("SelectedRows::near", || x.near(&other, 1.0));
     calls.at("Storage::concat_rows", || Storage::concat_rows(&[]));
 }
 
@@ -249,7 +247,7 @@ fn training(calls: &mut Calls) {
     let loss = Builder::new().feed("loss", DType::F32, &[1], 0);
     // Data without a line of their own are reported with the line of this call.
     calls.at("Trainer::fit", || trainer().fit(&Made(Vec::new()), &dev(), Until::Epochs(1)));
-    calls.at("Metric::merge", || Loss::new(loss).merge(&[1.0]));
+    calls.at("RunningMetric::merge", || RunningMetric::new(Loss::new(loss))?.merge(&[1.0]));
     let file = path("caller_lines");
     let checkpoint = trained::checkpoint(3);
     checkpoint.clone().save(&file).unwrap();
