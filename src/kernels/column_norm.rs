@@ -302,7 +302,7 @@ impl<T: Float> Sweep for Gradient<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::numbers;
 
     #[test]
     fn moments_and_sums_are_those_of_the_formulas_with_the_same_bits_on_any_number_of_threads() {

@@ -392,7 +392,7 @@ fn log_back<T: Float>(logits: View<'_, T>, room: &mut CtcRoom, total: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::numbers;
 
     /// Enumerates all alignments of labels to frames. Returns ln of the sum of their probabilities, and, for each frame
     /// and class, the share of this sum that comes from alignments with the class in the frame.

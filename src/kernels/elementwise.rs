@@ -71,7 +71,7 @@ fn finite<T: Float>(x: &[T]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::numbers;
     use crate::kernels::view::Extent2;
 
     #[test]

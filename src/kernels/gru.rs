@@ -229,7 +229,7 @@ impl<T: Float> Chunks for Backward<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::{matches_differences, near, numbers, paths_agree};
 
     struct Case<T> {
         n: usize,
@@ -313,33 +313,25 @@ mod tests {
 
     #[test]
     fn backward_matches_central_differences() {
-        let (n, width, eps) = (2, 65, 1e-5);
+        let (n, width) = (2, 65);
         for blend in [Blend::Keep, Blend::Take] {
             let case = Case::<f64>::new(n, width, blend);
             let dh = numbers::<f64>(n * width, 9);
             let loss = |case: &Case<f64>| case.forward().iter().zip(&dh).map(|(h, dh)| h * dh).sum::<f64>();
             let gradients = case.backward(&dh, Assign::Write);
             let added = case.backward(&dh, Assign::Add);
-            let mut moved = Case::<f64>::new(n, width, blend);
             for d in 0..3 {
-                for i in 0..case.data[d].len() {
-                    moved.data[d][i] += eps;
-                    let up = loss(&moved);
-                    moved.data[d][i] -= 2.0 * eps;
-                    let down = loss(&moved);
-                    moved.data[d][i] = case.data[d][i];
-                    let difference = (up - down) / (2.0 * eps);
-                    assert!((difference - gradients[d][i]).abs() < 1e-7, "{d} {i}: {difference}");
-                    assert_eq!(added[d][i], 1.0 + gradients[d][i]);
-                }
+                matches_differences(&case.data[d], &gradients[d], |data| {
+                    let mut moved = Case::<f64>::new(n, width, blend);
+                    moved.data[d] = data.to_vec();
+                    loss(&moved)
+                });
+                assert!(added[d].iter().zip(&gradients[d]).all(|(added, gradient)| *added == 1.0 + gradient));
             }
             let single = Case::<f32>::new(n, width, blend);
             let dh32: Vec<f32> = dh.iter().map(|&x| x as f32).collect();
-            for (x, y) in
-                single.backward(&dh32, Assign::Write).iter().flatten().zip(gradients.iter().flatten())
-            {
-                assert!((f64::from(*x) - y).abs() < 1e-5, "{x} {y}");
-            }
+            let in_single = single.backward(&dh32, Assign::Write).concat();
+            near(&in_single, &gradients.concat(), 1e-5, "gradients in f32");
         }
     }
 
@@ -364,17 +356,13 @@ mod tests {
     #[test]
     fn all_paths_agree_up_to_rounding() {
         let case = Case::<f32>::new(2, 70, Blend::Keep);
-        let run = |path| {
+        paths_agree(|path| {
             let (mut h, mut d) = (vec![0.0; 140], vec![0.0; 420]);
             sweep_on(path, Forward { inputs: case.inputs(), h: ViewMut::new(&mut h, 2, 70) });
             let dxw = Some((ViewMut::new(&mut d, 2, 210), Assign::Write));
             let inputs = case.backward_inputs(&h);
             sweep_on(path, Backward { inputs, dxw, dhw: None, dh_prev: None });
             [h, d].concat()
-        };
-        let best = run(Path::best());
-        for path in Path::available() {
-            assert!(run(path).iter().zip(&best).all(|(x, y)| (x - y).abs() < 1e-6), "{path:?}");
-        }
+        });
     }
 }

@@ -13,6 +13,8 @@ pub mod bag;
 mod balance;
 pub mod bandwidth;
 pub mod chain;
+#[cfg(test)]
+mod checks;
 mod chunk;
 pub mod column_norm;
 mod column_sums;
@@ -109,16 +111,4 @@ fn more_threads_than_work_are_left_asleep() {
         assert_eq!(helpers(work, worth, threads), expected, "{work} of {worth} on {threads}");
     }
     assert_eq!(helpers(usize::MAX, 1, 1000), 1000);
-}
-
-/// Returns numbers without a pattern, between -1 and 1, for tests.
-#[cfg(test)]
-fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
-    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    (0..len)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            T::from_f64((state >> 33) as f64 / (1u64 << 30) as f64 - 1.0)
-        })
-        .collect()
 }

@@ -460,7 +460,7 @@ impl<T: Float> RowSums<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::numbers;
 
     /// Computes the formulas of the normalisation directly, in f64.
     fn plain(x: &[f64], g: &[f64], gain: &[f64], centre: Centre) -> (Vec<f64>, Vec<f64>, Vec<f64>) {

@@ -134,7 +134,7 @@ impl<T: Float> Sweep for Gradient<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::numbers;
 
     /// Returns the sign s(column, j) of the formula.
     fn sign(seed: u64, column: i64, j: usize) -> f64 {

@@ -231,7 +231,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::numbers;
     use crate::kernels::view::Extent2;
 
     #[test]

@@ -1,7 +1,7 @@
 //! Attention compared with loops that hold every score.
 
 use super::*;
-use crate::kernels::numbers;
+use crate::kernels::checks::{near, numbers};
 
 /// The sizes of an attention, and the range of keys that a query attends to.
 #[derive(Clone, Copy)]
@@ -99,15 +99,6 @@ fn plain(
         }
     }
     made
-}
-
-#[track_caller]
-fn near<T: Float>(got: &[T], expected: &[f64], bound: f64, what: &str) {
-    assert_eq!(got.len(), expected.len(), "{what}");
-    for (at, (got, expected)) in got.iter().zip(expected).enumerate() {
-        let apart = (got.to_f64() - expected).abs();
-        assert!(apart <= bound * (1.0 + expected.abs()), "{what} at {at}: {got} for {expected}");
-    }
 }
 
 fn check<T: Float>(bound: f64) {

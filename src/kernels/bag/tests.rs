@@ -1,7 +1,7 @@
 //! Bags of rows, compared with loops that follow the formulas.
 
 use super::*;
-use crate::kernels::numbers;
+use crate::kernels::checks::numbers;
 use crate::kernels::view::Extent2;
 
 const HEIGHT: usize = 40;

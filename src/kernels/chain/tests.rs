@@ -3,7 +3,7 @@
 use ndarray::Array2;
 
 use super::*;
-use crate::kernels::numbers;
+use crate::kernels::checks::numbers;
 use crate::kernels::view::View;
 
 /// Returns every path over the rows, with its score, in f64.

@@ -1,8 +1,8 @@
 //! The convolutions compared with plain loops, on every path, on any number of threads and in any batch.
 
 use super::*;
+use crate::kernels::checks::{near, numbers, packed};
 use crate::kernels::float::{Assign, Float};
-use crate::kernels::numbers;
 use crate::kernels::path::MatrixUnit;
 use crate::kernels::path::Path;
 use crate::kernels::products::{PackedMatrix, Transpose};
@@ -72,14 +72,6 @@ fn shape<T>(v: &mut [T], width: usize) -> ViewMut<'_, T> {
     ViewMut::new(v, v.len() / width, width)
 }
 
-fn close<T: Float>(ours: &[T], expected: &[f64], what: &str) {
-    assert_eq!(ours.len(), expected.len());
-    let tolerance = if size_of::<T>() == 4 { 1e-4 } else { 1e-11 };
-    for (i, (a, b)) in ours.iter().zip(expected).enumerate() {
-        assert!((a.to_f64() - b).abs() <= tolerance * (1.0 + b.abs()), "{what}, {i}: {a} is not {b}");
-    }
-}
-
 #[test]
 fn convolutions_and_gradients_match_plain_loops() {
     match_plain_loops::<f64>(&[Path::best()]);
@@ -111,6 +103,9 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
             }
         });
         let nan = T::from_f64(f64::NAN);
+        let close = |ours: &[T], expected: &[f64], what: &str| {
+            near(ours, expected, if size_of::<T>() == 4 { 1e-4 } else { 1e-11 }, what);
+        };
         let what = format!("{window:?} {lengths:?} {groups} groups of {input} and {output}");
         let padding = Some(View::new(&pad, window.padding_rows(), width));
         let read = ConvRows { x: View::new(&x, rows, width), padding, offsets: &offsets, window };
@@ -126,11 +121,6 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
         }
         for &path in paths {
             let of = |g: usize| filter.columns(g * output, (g + 1) * output);
-            let packed = |g: usize| {
-                let mut packed = PackedMatrix::on(path);
-                packed.pack(of(g), Transpose::No, 1);
-                packed
-            };
             let turned_packed = |g: usize| {
                 let mut packed = PackedMatrix::on(path);
                 packed.resize(taps * output, input);
@@ -140,7 +130,7 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
                 }
                 packed
             };
-            let weights: Vec<_> = (0..groups).map(packed).collect();
+            let weights: Vec<_> = (0..groups).map(|g| packed(path, of(g), Transpose::No)).collect();
             let weights_back: Vec<_> = (0..groups).map(turned_packed).collect();
             let (mut room, mut gradients) = (ConvRoom::default(), ConvGradient::default());
             for _ in 0..2 {
@@ -189,8 +179,7 @@ fn a_sequence_has_the_same_bits_in_any_batch() {
     let (width, n, taps) = (37, 50, 5);
     let window = Window { start: -2, step: 1, taps };
     let (x, w) = (numbers::<f32>(900 * width, 1), numbers::<f32>(taps * width * n, 2));
-    let mut packed = PackedMatrix::new();
-    packed.pack(View::new(&w, taps * width, n), Transpose::No, 1);
+    let packed = packed(Path::best(), View::new(&w, taps * width, n), Transpose::No);
     let run = |from: usize, offsets: &[usize]| {
         let rows = offsets[offsets.len() - 1] - offsets[0];
         let mut out = vec![f32::NAN; rows * n];

@@ -1,23 +1,14 @@
 //! The gradients compared with naive sums, on every path, on any number of threads and for other machines.
 
 use super::*;
+use crate::kernels::checks::{numbers, plain_sums};
 use crate::kernels::cpu::tests::CPUS;
-use crate::kernels::{double, numbers};
+use crate::kernels::double;
 
 /// Computes the sums of the products, and of their magnitudes, in f64 with naive loops.
 fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> [Vec<f64>; 2] {
-    let n = dy.width();
-    let mut dw = [vec![0.0; x.width() * n], vec![0.0; x.width() * n]];
-    for (x, dy) in x.iter().zip(dy.iter()) {
-        for (i, &x) in x.iter().enumerate() {
-            for (j, &dy) in dy.iter().enumerate() {
-                let product = x.to_f64() * dy.to_f64();
-                dw[0][i * n + j] += product;
-                dw[1][i * n + j] += product.abs();
-            }
-        }
-    }
-    dw
+    let term = |i: usize, row: usize, j: usize| x.row(row)[i].to_f64() * dy.row(row)[j].to_f64();
+    plain_sums([x.width(), x.rows(), dy.width()], term)
 }
 
 /// Computes the sums of the products, and of their magnitudes, with [`affine_gradient`] in f64.

@@ -2,6 +2,7 @@
 
 use super::rounding::{EveryWay, LANES, PlainLoop, round_by};
 use super::*;
+use crate::kernels::checks::{multiplied, numbers, plain_sums, turned, within_roundings};
 use crate::kernels::column_sums::bias_gradient;
 use crate::kernels::cpu::cpu;
 use crate::kernels::engine::awkward_pairs;
@@ -14,7 +15,7 @@ use crate::kernels::products::{
     GradientRoom, Gradients, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose,
 };
 use crate::kernels::view::{Extent2, View, ViewMut};
-use crate::kernels::{affine, numbers, product, round_rows};
+use crate::kernels::{affine, product, round_rows};
 
 /// Every engine that this CPU can run.
 fn engines() -> Vec<ProductEngine> {
@@ -170,28 +171,20 @@ fn packed(engine: ProductEngine, b: View<'_, f32>, transpose: Transpose) -> Pack
     packed
 }
 
+/// The bits of the packed numbers.
+fn bits(matrix: &PackedMatrix<f32>) -> Vec<u32> {
+    matrix.numbers()[..matrix.panels() * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
+}
+
 #[test]
 fn products_are_those_of_the_rounded_operands() {
     for engine in engines() {
         for (m, k, n) in SIZES {
             let (a, b, bias) = (numbers::<f32>(m * k, 1), numbers::<f32>(k * n, 2), numbers::<f32>(n, 3));
             let (a, b) = (View::new(&a, m, k), View::new(&b, k, n));
-            let mut turned = vec![0.0; k * n];
-            b.iter()
-                .enumerate()
-                .for_each(|(i, row)| row.iter().enumerate().for_each(|(j, &x)| turned[j * k + i] = x));
             let matrix = packed(engine, b, Transpose::No);
-            let other = packed(engine, View::new(&turned, n, k), Transpose::Yes);
-            assert_eq!(
-                matrix.numbers()[..matrix.panels() * 32 * matrix.words()]
-                    .iter()
-                    .map(|x| x.to_bits())
-                    .collect::<Vec<_>>(),
-                other.numbers()[..other.panels() * 32 * other.words()]
-                    .iter()
-                    .map(|x| x.to_bits())
-                    .collect::<Vec<_>>()
-            );
+            let other = packed(engine, View::new(&turned(b), n, k), Transpose::Yes);
+            assert_eq!(bits(&matrix), bits(&other));
             let (mut c, mut room) = (vec![f32::NAN; m * n], RoundedRows::default());
             product(a, &matrix, ViewMut::new(&mut c, m, n), Assign::Write, &mut room);
             let once = c.clone();
@@ -206,20 +199,13 @@ fn products_are_those_of_the_rounded_operands() {
                 &mut room,
                 2,
             );
-            for i in 0..m {
-                for j in 0..n {
-                    let terms =
-                        || (0..k).map(|l| f64::from(bf16(a.row(i)[l])) * f64::from(bf16(b.row(l)[j])));
-                    let (exact, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
-                    let x = once[i * n + j];
-                    let bound = f64::from(f32::EPSILON) * (1.0 + (k as f64).sqrt()) * size;
-                    assert!((f64::from(x) - exact).abs() <= bound, "{engine:?} {m}x{k}x{n}: {x} {exact}");
-                    assert_eq!(
-                        (c[i * n + j], biased[i * n + j]),
-                        (x + x, bias[j] + x),
-                        "{engine:?} {m}x{k}x{n}"
-                    );
-                }
+            let what = format!("{engine:?} {m}x{k}x{n}");
+            let term =
+                |i: usize, l: usize, j: usize| f64::from(bf16(a.row(i)[l])) * f64::from(bf16(b.row(l)[j]));
+            let roundings = f64::from(f32::EPSILON) * (1.0 + (k as f64).sqrt());
+            within_roundings(&once, &plain_sums([m, k, n], term), roundings, &what);
+            for (at, x) in once.iter().enumerate() {
+                assert_eq!((c[at], biased[at]), (x + x, bias[at % n] + x), "{what}");
             }
         }
     }
@@ -243,16 +229,10 @@ fn parts_of_a_matrix_are_packed_as_the_whole() {
             for (rows, columns) in order.clone() {
                 let part = b.rows_range(rows.start, rows.end).columns(columns.start, columns.end);
                 parts.put(part, Transpose::No, (rows.start, columns.start), 1);
-                let mut turned = vec![0.0; part.rows() * part.width()];
-                for (i, row) in part.iter().enumerate() {
-                    row.iter().enumerate().for_each(|(j, &x)| turned[j * part.rows() + i] = x);
-                }
+                let turned = turned(part);
                 let turned = View::new(&turned, part.width(), part.rows());
                 others.put(turned, Transpose::Yes, (rows.start, columns.start), 1);
             }
-            let bits = |matrix: &PackedMatrix<f32>| -> Vec<u32> {
-                matrix.numbers()[..2 * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
-            };
             assert_eq!(bits(&whole), bits(&parts), "{engine:?} {order:?}");
             assert_eq!(bits(&whole), bits(&others), "{engine:?} {order:?}, transposed");
         }
@@ -281,12 +261,7 @@ fn the_bits_of_a_row_are_its_own() {
         let (a, b) = (numbers::<f32>(m * k, 1), numbers::<f32>(k * n, 2));
         let a = View::new(&a, m, k);
         let matrix = packed(engine, View::new(&b, k, n), Transpose::No);
-        let of = |a: LeftMatrix<'_, f32>, threads| {
-            let mut c = vec![f32::NAN; a.rows() * n];
-            let to = ViewMut::new(&mut c, a.rows(), n);
-            affine(a, &matrix, None, to.into(), Assign::Write, &mut RoundedRows::default(), threads);
-            c
-        };
+        let of = |a: LeftMatrix<'_, f32>, threads| multiplied(a, &matrix, threads);
         let whole = of(a.into(), 1);
         // A result in bf16 is the rounded result in f32.
         let bias = numbers::<f32>(n, 7);
@@ -395,16 +370,12 @@ fn gradients_are_sums_over_rounded_rows() {
                     "{engine:?}"
                 );
             }
-            for i in 0..k {
-                for j in 0..n {
-                    let terms =
-                        || (0..rows).map(|r| f64::from(bf16(x.row(r)[i])) * f64::from(bf16(dy.row(r)[j])));
-                    let (exact, size): (f64, f64) = (terms().sum(), terms().map(f64::abs).sum());
-                    let bound = f64::from(f32::EPSILON) * (2.0 + (rows as f64).sqrt()) * (1.0 + size);
-                    let ours = f64::from(dw[i * n + j]) - 1.0;
-                    assert!((ours - exact).abs() <= bound, "{engine:?} {rows}x{k}x{n}: {ours} {exact}");
-                }
-            }
+            // The gradient was added to ones.
+            let term =
+                |i: usize, r: usize, j: usize| f64::from(bf16(x.row(r)[i])) * f64::from(bf16(dy.row(r)[j]));
+            let sums = plain_sums([k, rows, n], term).map(|sums| sums.iter().map(|sum| 1.0 + sum).collect());
+            let roundings = f64::from(f32::EPSILON) * (2.0 + (rows as f64).sqrt());
+            within_roundings(&dw, &sums, roundings, &format!("{engine:?} {rows}x{k}x{n}"));
             let sum = |j: usize| dy.iter().map(|row| f64::from(bf16(row[j]))).sum::<f64>();
             assert!((0..n).all(|j| (f64::from(db[j]) - sum(j)).abs() < 1e-4), "the bias is summed in f32");
         }
@@ -416,11 +387,8 @@ fn gradients_are_sums_over_rounded_rows() {
 fn each_twin_has_the_order_of_its_instruction() {
     let sum = |engine, factors: &[(f32, f32)]| {
         let (a, b): (Vec<f32>, Vec<f32>) = factors.iter().copied().unzip();
-        let mut c = [f32::NAN];
         let matrix = packed(engine, View::new(&b, b.len(), 1), Transpose::No);
-        let to = ViewMut::new(&mut c, 1, 1);
-        product(View::new(&a, 1, a.len()), &matrix, to, Assign::Write, &mut RoundedRows::default());
-        c[0]
+        multiplied(View::new(&a, 1, a.len()), &matrix, 1)[0]
     };
     // 2^24 is so large that a 1 added to it is lost.
     let (one, large, less) = ((1.0, 1.0), (4096.0, 4096.0), (-4096.0, 4096.0));
@@ -481,14 +449,7 @@ fn awkward_operands_give_numbers_of_all_kinds() {
         let (m, k, n) = (32, 64, 64);
         let (a, b) = (awkward((m, k), 1, |at| at / k), awkward((k, n), 2, |at| at % n));
         let matrix = packed(engine, View::new(&b, k, n), Transpose::No);
-        let mut c = vec![0.0; m * n];
-        product(
-            View::new(&a, m, k),
-            &matrix,
-            ViewMut::new(&mut c, m, n),
-            Assign::Write,
-            &mut RoundedRows::default(),
-        );
+        let c = multiplied(View::new(&a, m, k), &matrix, 1);
         assert!(c.iter().all(|x| !x.is_subnormal()));
         let tiny = c.iter().filter(|x| x.is_normal() && x.abs() < 1e-36).count();
         let [nan, infinite, usual] =

@@ -2,7 +2,7 @@
 
 use super::instructions::MAX_SUMS;
 use super::*;
-use crate::kernels::numbers;
+use crate::kernels::checks::{numbers, turned};
 
 /// Every engine gives the sums of 64-bit integers, for each size that a product may take, and codes of every value.
 #[test]
@@ -113,10 +113,7 @@ fn products_have_the_bits_of_their_definition() {
         let scales: Vec<f32> = numbers::<f32>(n, 7).into_iter().map(|x| 0.01 + x.abs()).collect();
         let bias = numbers::<f32>(n, 9);
         let of = View::new(&codes, k, n);
-        let mut turned = vec![0; k * n];
-        for (i, row) in of.iter().enumerate() {
-            row.iter().enumerate().for_each(|(j, &code)| turned[j * k + i] = code);
-        }
+        let turned = turned(of);
         let turned = View::new(&turned, n, k);
         let (mut matrix, mut other) = (CodedMatrix::default(), CodedMatrix::default());
         matrix.resize(k, n);

@@ -1,6 +1,6 @@
 //! The packed numbers compared with a copy number by number, for any place, shape and number of threads.
 
-use crate::kernels::numbers;
+use crate::kernels::checks::numbers;
 use crate::kernels::path::{Path, ProductEngine};
 use crate::kernels::products::{Corner, PackedMatrix, Transpose};
 use crate::kernels::view::{Extent2, View};

@@ -1,23 +1,16 @@
 //! The products compared with naive sums and with products in f64, on every path, in any part and for other machines.
 
 use super::*;
+use crate::kernels::checks::{self, multiplied, numbers, packed, plain_sums};
 use crate::kernels::cpu::tests::CPUS;
+use crate::kernels::tile;
 use crate::kernels::view::Extent2;
-use crate::kernels::{numbers, tile};
 
 /// Computes the sums of the products, and of their magnitudes, in f64 with naive loops.
 fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> [Vec<f64>; 2] {
     let n = if transpose == Transpose::No { b.width() } else { b.rows() };
     let at = |k: usize, j: usize| if transpose == Transpose::No { b.row(k)[j] } else { b.row(j)[k] };
-    let mut out = [vec![], vec![]];
-    for row in a.iter() {
-        for j in 0..n {
-            let products = row.iter().enumerate().map(|(k, &x)| x.to_f64() * at(k, j).to_f64());
-            out[0].push(products.clone().sum());
-            out[1].push(products.map(f64::abs).sum());
-        }
-    }
-    out
+    plain_sums([a.rows(), a.width(), n], |i, k, j| a.row(i)[k].to_f64() * at(k, j).to_f64())
 }
 
 /// Computes the sums of the products, and of their magnitudes, with [`product`] in f64.
@@ -26,18 +19,8 @@ fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
     };
     [|x| x, f64::abs].map(|map| {
-        let mut packed = PackedMatrix::new();
-        packed.pack(View::new(&of(b, map), b.rows(), b.width()), transpose, 1);
-        let mut out = vec![f64::NAN; a.rows() * packed.n()];
-        let to = ViewMut::new(&mut out, a.rows(), packed.n());
-        product(
-            View::new(&of(a, map), a.rows(), a.width()),
-            &packed,
-            to,
-            Assign::Write,
-            &mut RoundedRows::default(),
-        );
-        out
+        let packed = packed(Path::best(), View::new(&of(b, map), b.rows(), b.width()), transpose);
+        multiplied(View::new(&of(a, map), a.rows(), a.width()), &packed, 1)
     })
 }
 
@@ -63,30 +46,18 @@ fn check<T: Float>(
     let stride = n + 5;
     let mut c = vec![T::from_f64(f64::NAN); m * stride];
     let extent = Extent2 { rows: m, width: n, stride };
-    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Write, &mut RoundedRows::default());
+    let run = |bias: Option<&[T]>, to: &mut [T], assign| {
+        let to = ViewMut::strided(to, extent);
+        affine(a.into(), &packed, bias, to.into(), assign, &mut RoundedRows::default(), 1);
+    };
+    run(None, &mut c, Assign::Write);
     let once = c.clone();
-    product(a, &packed, ViewMut::strided(&mut c, extent), Assign::Add, &mut RoundedRows::default());
+    run(None, &mut c, Assign::Add);
     let bias = numbers::<T>(n, 8);
     let mut biased = vec![T::from_f64(f64::NAN); m * stride];
-    affine(
-        a.into(),
-        &packed,
-        Some(&bias),
-        ViewMut::strided(&mut biased, extent).into(),
-        Assign::Write,
-        &mut RoundedRows::default(),
-        1,
-    );
+    run(Some(&bias), &mut biased, Assign::Write);
     let first = biased.clone();
-    affine(
-        a.into(),
-        &packed,
-        Some(&bias),
-        ViewMut::strided(&mut biased, extent).into(),
-        Assign::Add,
-        &mut RoundedRows::default(),
-        1,
-    );
+    run(Some(&bias), &mut biased, Assign::Add);
     let [expected, magnitudes] = expected(a, b, transpose);
     for i in 0..m {
         for j in 0..n {
@@ -109,20 +80,11 @@ fn every_cpu_makes_the_same_bits() {
         for path in Path::available() {
             let (a, b) = (numbers::<f32>(m * k, 4), numbers::<f32>(k * n, 5));
             let (bias, start) = (numbers::<f32>(n, 6), numbers::<f32>(m * n, 7));
-            let mut packed = PackedMatrix::on(path);
-            packed.pack(View::new(&b, k, n), Transpose::No, 1);
+            let packed = packed(path, View::new(&b, k, n), Transpose::No);
             let run = |cpu, assign, bias| {
                 let mut c = start.clone();
-                let to = ViewMut::new(&mut c, m, n);
-                product_by_tiles(
-                    cpu,
-                    View::new(&a, m, k),
-                    &packed,
-                    0..packed.panels(),
-                    bias,
-                    to.into(),
-                    assign,
-                );
+                let (a, to) = (View::new(&a, m, k), ViewMut::new(&mut c, m, n));
+                product_by_tiles(cpu, a, &packed, 0..packed.panels(), bias, to.into(), assign);
                 c
             };
             for (assign, bias) in
@@ -236,14 +198,9 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
     for (k, n) in [(1, 1), (5, 3), (300, 7), (257, 36)] {
         let most = 2048;
         let (a, b) = (numbers::<f64>(most * k, 4), numbers::<f64>(k * n, 5));
-        let mut packed = PackedMatrix::new();
-        packed.pack(View::new(&b, k, n), Transpose::No, 1);
-        let run = |from: usize, rows: usize| {
-            let mut c = vec![f64::NAN; rows * n];
-            let a = View::new(&a, most, k).rows_range(from, from + rows);
-            product(a, &packed, ViewMut::new(&mut c, rows, n), Assign::Write, &mut RoundedRows::default());
-            c
-        };
+        let packed = packed(Path::best(), View::new(&b, k, n), Transpose::No);
+        let a = View::new(&a, most, k);
+        let run = |from: usize, rows: usize| multiplied(a.rows_range(from, from + rows), &packed, 1);
         let whole = run(0, most);
         // If the product is small, the test takes all numbers of rows. Otherwise it takes the numbers below 80, and the
         // numbers at or just above a multiple of 576, at which `matrixmultiply` cuts rows.
@@ -257,60 +214,25 @@ fn a_row_has_the_same_bits_in_a_batch_of_any_size() {
 
 fn same_bits<T: Float>(path: Path, (m, k, n): (usize, usize, usize)) {
     let (a, b) = (numbers::<T>(m * k, 4), numbers::<T>(k * n, 5));
-    let mut packed = PackedMatrix::on(path);
-    packed.pack(View::new(&b, k, n), Transpose::No, 1);
-    let mut whole = vec![T::ZERO; m * n];
-    product(
-        View::new(&a, m, k),
-        &packed,
-        ViewMut::new(&mut whole, m, n),
-        Assign::Write,
-        &mut RoundedRows::default(),
-    );
+    let (a, b) = (View::new(&a, m, k), View::new(&b, k, n));
+    let packed = packed(path, b, Transpose::No);
+    let whole = multiplied(a, &packed, 1);
     for rows in [1, 2, 3, 5, 8, 13, 40] {
         for from in [0, 1, m - rows] {
-            let mut part = vec![T::ZERO; rows * n];
-            let view = View::new(&a, m, k).rows_range(from, from + rows);
-            product(
-                view,
-                &packed,
-                ViewMut::new(&mut part, rows, n),
-                Assign::Write,
-                &mut RoundedRows::default(),
-            );
+            let part = multiplied(a.rows_range(from, from + rows), &packed, 1);
             assert!(part == whole[from * n..(from + rows) * n], "{path:?}: {rows} rows from {from}");
         }
     }
     let mut split = vec![T::ZERO; m * n];
     let at = packed.panels() / 2 + 1;
     let (left, right) = ViewMut::new(&mut split, m, n).split_columns(packed.columns(0..at).end);
-    product_panels(View::new(&a, m, k), &packed, 0..at, None, left.into(), Assign::Write);
-    product_panels(View::new(&a, m, k), &packed, at..packed.panels(), None, right.into(), Assign::Write);
+    product_panels(a, &packed, 0..at, None, left.into(), Assign::Write);
+    product_panels(a, &packed, at..packed.panels(), None, right.into(), Assign::Write);
     assert!(split == whole, "{path:?}: split columns");
     for threads in [2, 3, 9] {
-        let mut shared = vec![T::ZERO; m * n];
-        let c = ViewMut::new(&mut shared, m, n);
-        affine(
-            View::new(&a, m, k).into(),
-            &packed,
-            None,
-            c.into(),
-            Assign::Write,
-            &mut RoundedRows::default(),
-            threads,
-        );
-        assert!(shared == whole, "{path:?}: columns on {threads} threads");
+        assert!(multiplied(a, &packed, threads) == whole, "{path:?}: columns on {threads} threads");
     }
-    let mut alone = PackedMatrix::on(path);
-    alone.pack(View::new(&b, k, n).columns(70, 117), Transpose::No, 1);
-    let mut few = vec![T::ZERO; m * 47];
-    product(
-        View::new(&a, m, k),
-        &alone,
-        ViewMut::new(&mut few, m, 47),
-        Assign::Write,
-        &mut RoundedRows::default(),
-    );
+    let few = multiplied(a, &checks::packed(path, b.columns(70, 117), Transpose::No), 1);
     for i in 0..m {
         assert!(few[i * 47..(i + 1) * 47] == whole[i * n + 70..i * n + 117], "{path:?}: fewer columns");
     }
@@ -328,13 +250,6 @@ fn blocks_are_even() {
 #[test]
 #[should_panic(expected = "inner sizes")]
 fn an_inner_mismatch_panics() {
-    let mut packed = PackedMatrix::new();
-    packed.pack(View::new(&[1.0f32; 6], 2, 3), Transpose::No, 1);
-    product(
-        View::new(&[1.0; 3], 1, 3),
-        &packed,
-        ViewMut::new(&mut [0.0; 3], 1, 3),
-        Assign::Write,
-        &mut RoundedRows::default(),
-    );
+    let packed = packed(Path::best(), View::new(&[1.0f32; 6], 2, 3), Transpose::No);
+    multiplied(View::new(&[1.0; 3], 1, 3), &packed, 1);
 }

@@ -172,9 +172,9 @@ impl<T: Float> Columns<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Sparse, close, naive, turned, wide};
+    use super::super::tests::{Sparse, close, naive, turned};
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::{numbers, wide};
 
     fn agrees<T: Float>() {
         let mut columns = Columns::<T>::default();

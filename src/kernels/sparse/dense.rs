@@ -327,9 +327,9 @@ fn total<T: Float, const L: usize, const V: usize, const K: usize>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Sparse, close, naive, wide};
+    use super::super::tests::{Sparse, close, naive};
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::{numbers, wide};
     use crate::kernels::view::Extent2;
 
     fn agrees<T: Float>() {

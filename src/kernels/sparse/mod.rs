@@ -158,7 +158,8 @@ fn place(index: i64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::{Float, numbers};
+    use crate::kernels::checks::{self, near, numbers, plain_sums};
+    use crate::kernels::{Float, View};
 
     /// A sparse matrix that owns its vectors, for tests.
     #[derive(Debug, Clone, Default, PartialEq)]
@@ -219,31 +220,16 @@ mod tests {
 
     /// Returns the product of a rows × inner matrix and an inner × columns matrix.
     pub(super) fn naive(a: &[f64], b: &[f64], [rows, inner, columns]: [usize; 3]) -> Vec<f64> {
-        let mut out = vec![0.0; rows * columns];
-        for i in 0..rows {
-            for k in 0..inner {
-                for j in 0..columns {
-                    out[i * columns + j] += a[i * inner + k] * b[k * columns + j];
-                }
-            }
-        }
-        out
+        let [sums, _] = plain_sums([rows, inner, columns], |i, k, j| a[i * inner + k] * b[k * columns + j]);
+        sums
     }
 
     pub(super) fn turned(a: &[f64], rows: usize, columns: usize) -> Vec<f64> {
-        (0..columns * rows).map(|at| a[at % rows * columns + at / rows]).collect()
+        checks::turned(View::new(a, rows, columns))
     }
 
     pub(super) fn close<T: Float>(got: &[T], expected: &[f64]) {
-        assert_eq!(got.len(), expected.len());
-        let tolerance = if size_of::<T>() == 4 { 1e-4 } else { 1e-12 };
-        for (place, (got, expected)) in got.iter().zip(expected).enumerate() {
-            assert!((got.to_f64() - expected).abs() <= tolerance, "{got} for {expected} at {place}");
-        }
-    }
-
-    pub(super) fn wide<T: Float>(values: &[T]) -> Vec<f64> {
-        values.iter().map(|x| x.to_f64()).collect()
+        near(got, expected, if size_of::<T>() == 4 { 1e-4 } else { 1e-12 }, "a product");
     }
 
     #[test]

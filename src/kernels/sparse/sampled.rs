@@ -248,9 +248,9 @@ impl<T: Float> Sweep for Right<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Sparse, close, naive, turned, wide};
+    use super::super::tests::{Sparse, close, naive, turned};
     use super::*;
-    use crate::kernels::numbers;
+    use crate::kernels::checks::{numbers, wide};
 
     /// Returns the elements of a dense matrix at the positions of the entries of a sparse matrix.
     fn at_entries<T: Float>(dense: &[f64], pattern: CsrView<'_, T>) -> Vec<f64> {

@@ -1,12 +1,7 @@
 //! Every tile of every path compared with the products in f64.
 
 use super::*;
-use crate::kernels::RoundedRows;
-use crate::kernels::float::Assign;
-use crate::kernels::numbers;
-use crate::kernels::product::product;
-use crate::kernels::products::{PackedMatrix, Transpose};
-use crate::kernels::view::{View, ViewMut};
+use crate::kernels::checks::{numbers, plain_sums};
 
 const K: usize = 9;
 const SPARE: usize = 3;
@@ -18,20 +13,6 @@ struct Use {
     bias: bool,
     /// The number of terms after which the sums are stored and then continued; 0 if the sums are not stored.
     cut: usize,
-}
-
-/// Computes the sums of the products, and of their magnitudes, in f64.
-fn in_double(a: &[f32], b: &[f32], rows: usize) -> [Vec<f64>; 2] {
-    let width = b.len() / K;
-    let of = |x: &[f32], map: fn(f64) -> f64| x.iter().map(|&x| map(f64::from(x))).collect::<Vec<_>>();
-    [|x| x, f64::abs].map(|map| {
-        let mut packed = PackedMatrix::new();
-        packed.pack(View::new(&of(b, map), K, width), Transpose::No, 1);
-        let mut out = vec![f64::NAN; rows * width];
-        let to = ViewMut::new(&mut out, rows, width);
-        product(View::new(&of(a, map), rows, K), &packed, to, Assign::Write, &mut RoundedRows::default());
-        out
-    })
 }
 
 /// Returns numbers of existing columns: from one column of the last panel to all columns. The last existing column is
@@ -48,7 +29,8 @@ fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
     let width = panels * panel;
     let (a, b) = (numbers::<f32>(rows * K, 1), numbers::<f32>(K * width, 2));
     let (bias, start) = (numbers::<f32>(width, 3), numbers::<f32>(rows * (width + SPARE), 4));
-    let [sums, magnitudes] = in_double(&a, &b, rows);
+    let term = |i: usize, k: usize, j: usize| f64::from(a[i * K + k]) * f64::from(b[k * width + j]);
+    let [sums, magnitudes] = plain_sums([rows, K, width], term);
     let turned: Vec<f32> = (0..K * rows).map(|at| a[at % rows * K + at / rows]).collect();
     let (a, a_stride, run) = match transposed {
         false => (&a, K, of_rows(path, size)),
