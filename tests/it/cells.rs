@@ -489,52 +489,26 @@ fn gradients_of_stacked_layers() {
 fn what_does_not_fit_is_refused() {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[3], 1);
-    let part = |error: Var| error.refused().to_string();
-    let cases = [
-        (
-            part(net.lstm(x, Lstm::new(2).cell_clip(0.0))),
-            "`cell_clip` of layer `lstm`: expected a number above 0",
-        ),
-        (
-            part(net.lstm(x, Lstm::new(2).zoneout([0.0, 1.0]))),
-            "`zoneout` of `c` of layer `lstm`: expected a number from 0 to below 1, got 1 ",
-        ),
-        (
-            part(net.gru(x, Gru::new(2).recurrent_dropout(f64::NAN))),
-            "`recurrent_dropout` of layer `gru`: expected a number from 0 to below 1, got NaN",
-        ),
-        (
-            part(net.stacked(x, Stacked::new(Rnn::new(2), 1).variational_dropout(1.5))),
-            "`variational_dropout` of layers: expected a number from 0 to below 1, got 1.5",
-        ),
-        (
-            part(net.stacked(x, Stacked::new(Rnn::new(2), 1).dropout(1.5))),
-            "`dropout` of layers: expected a number from 0 to below 1, got 1.5",
-        ),
-        (
-            part(net.stacked(x, Stacked::new(Rnn::new(2), 1).dropout(f64::NAN))),
-            "`dropout` of layers: expected a number from 0 to below 1, got NaN",
-        ),
-        (part(net.lstm(x, Lstm::new(usize::MAX))), "numbers of state of layer `lstm`: expected at most"),
-        (part(net.gru(x, Gru::new(usize::MAX / 2))), "numbers of state of layer `gru`: expected at most"),
-        (part(net.mgu(x, Mgu::new(usize::MAX))), "numbers of state of layer `mgu`: expected at most"),
-        (
-            part(net.stacked(x, Stacked::new(Rnn::new(2), usize::MAX).bidirectional())),
-            "layers: expected at most 65536, got 18446744073709551615",
-        ),
-        (part(net.stacked(x, Stacked::new(Rnn::new(2), 0))), "layers: expected at least one, got none"),
-        (
-            part(net.stacked(x, Stacked::new(Rnn::new(2), 2).initial(vec![[x]]))),
-            "initial states of layers: expected 2, got 1",
-        ),
-        (
-            part(net.layer_with(Stacked::new(Rnn::new(2), 2), []).of(x)),
-            "weights of layers: expected 2, got 0",
-        ),
-    ];
-    for (error, expected) in cases {
-        assert!(error.contains(expected) && error.contains(file!()), "{error}");
-    }
+    let mut all = Vec::new();
+    let mut refused = |var: Var| {
+        let error = var.refused().to_string();
+        let (message, place) = error.split_once(" (at ").unwrap();
+        assert!(place.starts_with(file!()), "{error}");
+        all.push(message.to_owned());
+    };
+    refused(net.lstm(x, Lstm::new(2).cell_clip(0.0)));
+    refused(net.lstm(x, Lstm::new(2).zoneout([0.0, 1.0])));
+    refused(net.gru(x, Gru::new(2).recurrent_dropout(f64::NAN)));
+    refused(net.stacked(x, Stacked::new(Rnn::new(2), 1).variational_dropout(1.5)));
+    refused(net.stacked(x, Stacked::new(Rnn::new(2), 1).dropout(1.5)));
+    refused(net.stacked(x, Stacked::new(Rnn::new(2), 1).dropout(f64::NAN)));
+    refused(net.lstm(x, Lstm::new(usize::MAX)));
+    refused(net.gru(x, Gru::new(usize::MAX / 2)));
+    refused(net.mgu(x, Mgu::new(usize::MAX)));
+    refused(net.stacked(x, Stacked::new(Rnn::new(2), usize::MAX).bidirectional()));
+    refused(net.stacked(x, Stacked::new(Rnn::new(2), 0)));
+    refused(net.stacked(x, Stacked::new(Rnn::new(2), 2).initial(vec![[x]])));
+    refused(net.layer_with(Stacked::new(Rnn::new(2), 2), []).of(x));
     let weight = |dims: &[usize]| net.parameter("w", DType::F32, dims, init::zeros());
     // Cells that take their weights apart name the weight too, not the operator that does it.
     let narrow = |gates: usize| RecurrentWeights {
@@ -544,17 +518,13 @@ fn what_does_not_fit_is_refused() {
         b_hh: None,
     };
     for reset in [Reset::Before, Reset::After] {
-        let error = part(net.layer_with(Gru::new(2).reset(reset), narrow(6)).of(x));
-        assert!(error.contains("`w_hh`: expected f32 [2, 6], got f32[2, 2]"), "{error}");
-        let error = part(net.layer_with(Gru::new(usize::MAX).reset(reset), narrow(6)).of(x));
-        assert!(error.contains("numbers of state of layer `gru`"), "{error}");
+        refused(net.layer_with(Gru::new(2).reset(reset), narrow(6)).of(x));
+        refused(net.layer_with(Gru::new(usize::MAX).reset(reset), narrow(6)).of(x));
     }
-    let error = part(net.layer_with(Mgu::new(2), narrow(4)).of(x));
-    assert!(error.contains("`w_hh`: expected f32 [2, 4], got f32[2, 2]"), "{error}");
+    refused(net.layer_with(Mgu::new(2), narrow(4)).of(x));
     let gates = RecurrentWeights { w_ih: weight(&[3, 8]), w_hh: weight(&[2, 8]), b_ih: None, b_hh: None };
-    let error = part(net.layer_with(Lstm::new(2).peepholes(), gates).of(x));
-    assert!(error.contains("`peepholes`: expected a weight, as the options say, got none"), "{error}");
+    refused(net.layer_with(Lstm::new(2).peepholes(), gates).of(x));
     let weights = with!(LstmWeights::from(gates), peepholes: Some(weight(&[4])));
-    let error = part(net.layer_with(Lstm::new(2).peepholes(), weights).of(x));
-    assert!(error.contains("`peepholes`: expected f32 [6], got f32[4]"), "{error}");
+    refused(net.layer_with(Lstm::new(2).peepholes(), weights).of(x));
+    insta::assert_snapshot!(all.join("\n"));
 }
