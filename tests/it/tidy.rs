@@ -3,6 +3,7 @@
 //! in circles, but for those in [`circles::ALLOWED`]. Names keep to the glossary ([`words`]), and models to the public API.
 
 mod circles;
+mod dialect;
 mod uses;
 mod words;
 

@@ -26,9 +26,9 @@ struct Module {
     imports: Vec<Import>,
 }
 
-struct Token {
-    text: String,
-    line: usize,
+pub(super) struct Token {
+    pub(super) text: String,
+    pub(super) line: usize,
     /// Part of a `use` declaration.
     imports: bool,
     /// The number of enclosing modules that are written in the file itself.
@@ -180,7 +180,7 @@ fn rooted(module: &Path, inner: usize, segments: &[String]) -> Option<Path> {
 }
 
 /// The words and signs of a file, without comments, strings and characters. `::` is one sign.
-fn tokens(source: &str) -> Vec<Token> {
+pub(super) fn tokens(source: &str) -> Vec<Token> {
     let chars: Vec<char> = source.chars().collect();
     let (mut found, mut i, mut line) = (Vec::new(), 0, 1);
     let starts = |i: usize, with: &str| with.chars().enumerate().all(|(k, c)| chars.get(i + k) == Some(&c));
