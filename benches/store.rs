@@ -129,8 +129,8 @@ impl Settings {
 
     /// The rows of a batch.
     fn draw(&self, ids: Ids, worker: u32, list: u32) -> Vec<i64> {
-        let id = |place: usize| {
-            let uniform = kernels::random::uniform01::<f64>(7, [place as u32, list, worker, 0]);
+        let id = |k: usize| {
+            let uniform = kernels::random::uniform01::<f64>(7, [k as u32, list, worker, 0]);
             // The inverse of the distribution function of 1 / r, and a number that shares no factor with the height.
             let rank = match ids {
                 Ids::Uniform => uniform * self.rows as f64,

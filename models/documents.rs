@@ -168,7 +168,7 @@ fn predict(predictor: &Predictor, sentences: &[String]) -> Result<String> {
         true => vec![1.0; sentences.len()],
         false => predictor.run(&feeds, &["weights of sentences"])?[0].as_slice::<f32>()?.to_vec(),
     };
-    let mut said: String =
+    let mut text: String =
         found.iter().map(|(label, probability)| format!("{label}\t{probability:.3}")).collect();
     let most = of_sentences.iter().copied().fold(0.0f32, f32::max);
     let mut words = of_words.iter();
@@ -178,9 +178,9 @@ fn predict(predictor: &Predictor, sentences: &[String]) -> Result<String> {
         let darkest = own.iter().copied().fold(0.0f32, f32::max);
         let shaded: Vec<String> =
             tokens.iter().zip(&own).map(|(token, weight)| shade(token, weight / darkest)).collect();
-        said += &format!("\n{} {}", shade("  ", weight / most), shaded.join(" "));
+        text += &format!("\n{} {}", shade("  ", weight / most), shaded.join(" "));
     }
-    Ok(said)
+    Ok(text)
 }
 
 /// Returns a text on a background whose darkness is a share from 0 to 1; without a terminal, behind a block of that darkness.
@@ -231,10 +231,10 @@ fn it_learns_and_shows_what_it_saw() -> Result<()> {
         trainer.fit(&data, &data, Until::Epochs(30))?;
         assert!(trainer.evaluate(&data)?.loss() < before / 2.0);
         let predictor = Predictor::new(trainer.for_inference()?, &ops::catalogue())?;
-        let said =
+        let shaded_text =
             predict(&predictor, &sentences("The plot was dull. It is set in a town. I regretted it."))?;
-        assert_eq!(said.lines().count(), 4, "{said}");
-        assert!(said.contains('█'), "{said}");
+        assert_eq!(shaded_text.lines().count(), 4, "{shaded_text}");
+        assert!(shaded_text.contains('█'), "{shaded_text}");
         assert_eq!(predict(&predictor, &[])?.lines().count(), 1);
     }
     Ok(())

@@ -105,12 +105,12 @@ impl Day {
 
     /// Such as twenty-third.
     fn in_words(&self) -> String {
-        let of = |number: usize| ORDINALS[number - 1];
+        let ordinal = |number: usize| ORDINALS[number - 1];
         match self.day {
             30 => "thirtieth".to_owned(),
-            21..30 => format!("twenty-{}", of(self.day - 20)),
+            21..30 => format!("twenty-{}", ordinal(self.day - 20)),
             31 => "thirty-first".to_owned(),
-            day => of(day).to_owned(),
+            day => ordinal(day).to_owned(),
         }
     }
 
@@ -163,7 +163,7 @@ impl Day {
 /// Returns `count` written dates, each with its meaning.
 pub(crate) fn dates(seed: u64, count: usize, part: Part) -> Vec<Pair> {
     let mut draws = Draws::new(seed);
-    let of = |number: usize| match Fingerprint::default().number(number as u64).finish() % 10 {
+    let drawn = |number: usize| match Fingerprint::default().number(number as u64).finish() % 10 {
         0 => Part::Test,
         1 => Part::Dev,
         _ => Part::Train,
@@ -171,7 +171,7 @@ pub(crate) fn dates(seed: u64, count: usize, part: Part) -> Vec<Pair> {
     let mut found = Vec::with_capacity(count);
     while found.len() < count {
         let number = draws.one_of(0..DAYS);
-        if of(number) != part {
+        if drawn(number) != part {
             continue;
         }
         let day = Day::new(number);
@@ -212,8 +212,8 @@ fn no_day_is_in_two_parts_and_no_writing_means_two() {
     let mut meant = std::collections::HashMap::new();
     for (i, part) in parts.iter().enumerate() {
         for Pair { source, target, .. } in part {
-            let (of, first) = meant.entry(target.clone()).or_insert_with(|| (i, source.clone()));
-            assert_eq!(*of, i, "{target}: {first}, {source}");
+            let (day, first) = meant.entry(target.clone()).or_insert_with(|| (i, source.clone()));
+            assert_eq!(*day, i, "{target}: {first}, {source}");
         }
     }
     let mut days = std::collections::HashMap::new();

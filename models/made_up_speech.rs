@@ -100,8 +100,8 @@ fn energies([first, second, third, voice, noise]: [f64; 5], throat: f64) -> impl
     let places = [first, second, third]
         .map(|formant| (formant * throat / 200.0).ln() / 27.5f64.ln() * (BANDS - 1) as f64);
     (0..BANDS).map(move |band| {
-        let peaks = places.map(|place| {
-            let far = (band as f64 - place).powi(2);
+        let peaks = places.map(|peak| {
+            let far = (band as f64 - peak).powi(2);
             voice * (-far).exp() + noise * (-far / 6.0).exp()
         });
         (peaks.iter().sum::<f64>() + 0.02).ln() / 2.0 + 1.0

@@ -37,7 +37,7 @@ fn network(characters: &Vocabulary, classes: &Vocabulary) -> Result<Trainer> {
 fn train(names: &LabelledTexts, dev: &LabelledTexts, epochs: u64) -> Result<Trainer> {
     let (characters, classes) = (names.vocabulary(&CHARACTERS, &Limits::default())?, names.labels()?);
     let batches =
-        |of: &LabelledTexts| of.loader(["characters", "class"], &CHARACTERS, (&characters, &classes));
+        |texts: &LabelledTexts| texts.loader(["characters", "class"], &CHARACTERS, (&characters, &classes));
     let mut trainer = network(&characters, &classes)?;
     let train = batches(names)?.batching(Batching::Sequences(64)).shuffle(1).prefetch(4);
     trainer.fit(&train, &batches(dev)?, Until::Epochs(epochs))?;

@@ -106,13 +106,13 @@ fn main() -> Result<()> {
     let found = predictor.run(&[(FEEDS[0], &frames)], &["logits", "heard"])?;
     let (logits, heard) = (&found[0], &found[1]);
     let (mut edits, mut phonemes) = (0, 0);
-    for (number, (found, (_, said))) in beam(&spoken).decode(logits)?.iter().zip(&unheard).enumerate() {
+    for (number, (found, (_, truth))) in beam(&spoken).decode(logits)?.iter().zip(&unheard).enumerate() {
         let found = found.first().map_or(&[][..], |best| &best.labels);
-        (edits, phonemes) = (edits + edit_distance(found, said), phonemes + said.len());
+        (edits, phonemes) = (edits + edit_distance(found, truth), phonemes + truth.len());
         if number % 50 == 0 {
             let greedy = heard.slice_sequences(number..number + 1)?;
             let greedy = spelled(greedy.as_slice()?);
-            println!("\nsaid    {}\ngreedy  {greedy}\nbeam    {}", spelled(said), spelled(found));
+            println!("\nsaid    {}\ngreedy  {greedy}\nbeam    {}", spelled(truth), spelled(found));
         }
     }
     let by_beam = 100.0 * edits as f64 / phonemes as f64;
@@ -138,8 +138,8 @@ fn what_was_said_in_training_decides_where_sounds_do_not() -> Result<()> {
     let mut logits = ndarray::Array2::<f32>::zeros((2, CLASSES));
     (logits[[0, 1]], logits[[1, 2]], logits[[1, 3]]) = (9.0, 8.9, 9.0);
     let logits = Variable::sequences(logits, Lod::from_lengths1(&[2])?)?;
-    for (said, expected) in [(vec![1, 2], [1, 2]), (vec![1, 3], [1, 3]), (vec![], [1, 3])] {
-        let found = beam(&vec![(Vec::new(), said); 50]).decode(&logits)?;
+    for (history, expected) in [(vec![1, 2], [1, 2]), (vec![1, 3], [1, 3]), (vec![], [1, 3])] {
+        let found = beam(&vec![(Vec::new(), history); 50]).decode(&logits)?;
         assert_eq!(found[0][0].labels, expected);
     }
     Ok(())

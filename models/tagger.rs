@@ -29,14 +29,14 @@ struct Vocabularies {
 }
 
 /// Words and characters → vectors → LSTMs → scores of tags → the best sequence of tags.
-fn network(of: &Vocabularies, [train, dev]: [&TaggedTexts; 2], epochs: u64) -> Result<Trainer> {
+fn network(vocabularies: &Vocabularies, [train, dev]: [&TaggedTexts; 2], epochs: u64) -> Result<Trainer> {
     let net = Builder::new().seed(1);
     let characters = net.feed("characters", DType::I64, &[], 2); // of each word of each text
-    let c = characters.embedding(Embedding::new(of.characters.len(), 32)).dropout(0.2);
+    let c = characters.embedding(Embedding::new(vocabularies.characters.len(), 32)).dropout(0.2);
     let forth = c.lstm(48).sequence_pool(Pool::Last); // one row a word
     let back = c.lstm(Lstm::new(48).backwards()).sequence_pool(Pool::First);
     let words = net.feed_like("words", DType::I64, &[], forth);
-    let known = words.embedding(Embedding::new(of.words.len(), 128).sparse());
+    let known = words.embedding(Embedding::new(vocabularies.words.len(), 128).sparse());
     // Some words are randomly made unknown, so that the model learns to use their characters and neighbours.
     let known = known * known.slice(0..1).fill_like(1.0).dropout(0.15);
     let x = net.concat(&[known, forth, back]).dropout(0.5);
@@ -44,30 +44,37 @@ fn network(of: &Vocabularies, [train, dev]: [&TaggedTexts; 2], epochs: u64) -> R
 
     let tags = net.feed_like("tags", DType::I64, &[], words);
     let tagging = scheme_of(&[train, dev])?;
-    let names = tagging.standard(&of.tags)?;
+    let names = tagging.standard(&vocabularies.tags)?;
     let crf = net.layer(Crf::new().forbidding(&tagging.scheme.transitions(&names)?));
-    let scores = h.dropout(0.5).linear(of.tags.len());
+    let scores = h.dropout(0.5).linear(vocabularies.tags.len());
     let (loss, found) = (crf.loss(scores, tags).mean(), crf.of(scores));
     let steps = epochs as usize * train.records().len().div_ceil(TEXTS);
     let adam = Adam::new(3e-3).lazy().clip_global_norm(5.0).schedule(Schedule::cosine_to(steps, 1e-4));
     let trainer = Trainer::new(net, loss, &adam)?.output("tags", found);
     let trainer = trainer.metric(ChunkF1::new(found, tags, tagging.scheme, &names)?).select("chunk F1");
-    let trainer = trainer.vocabulary("words", of.words.clone()).vocabulary("tags", of.tags.clone());
-    Ok(trainer.vocabulary("characters", of.characters.clone()))
+    let trainer =
+        trainer.vocabulary("words", vocabularies.words.clone()).vocabulary("tags", vocabularies.tags.clone());
+    Ok(trainer.vocabulary("characters", vocabularies.characters.clone()))
 }
 
 /// Trains for some epochs. Returns the chunk F1 on `dev`, from 0 to 1, and a predictor, both of the best epoch.
 fn train(texts: &TaggedTexts, dev: &TaggedTexts, epochs: u64) -> Result<(f64, Predictor)> {
-    let of = Vocabularies {
+    let vocabularies = Vocabularies {
         words: texts.words(form, &Limits::default().min_count(2))?,
         characters: texts.characters(&Limits::default())?,
         tags: TaggedTexts::tags([texts, dev])?,
     };
     let batches = |texts: &TaggedTexts| -> Result<Loader> {
-        let samples = texts.samples(form, &of.words, Some(&of.characters), &of.tags, None)?;
+        let samples = texts.samples(
+            form,
+            &vocabularies.words,
+            Some(&vocabularies.characters),
+            &vocabularies.tags,
+            None,
+        )?;
         Ok(Loader::new(samples, &["words", "characters", "tags"])?.batching(Batching::Sequences(TEXTS)))
     };
-    let mut trainer = network(&of, [texts, dev], epochs)?;
+    let mut trainer = network(&vocabularies, [texts, dev], epochs)?;
     trainer.fit(&batches(texts)?.shuffle(1).prefetch(4), &batches(dev)?, Until::Epochs(epochs))?;
     trainer.use_best()?;
     for (name, table) in trainer.tables(&batches(dev)?)? {
@@ -80,11 +87,13 @@ fn train(texts: &TaggedTexts, dev: &TaggedTexts, epochs: u64) -> Result<(f64, Pr
 /// Returns the words of a text, each followed by its tag unless the tag is `O`.
 fn predict(predictor: &Predictor, words: &[String]) -> Result<String> {
     let ids = predictor.vocabulary("words")?.ids(words.iter().map(|word| form(word)))?;
-    let of = predictor.vocabulary("characters")?;
-    let spelt =
-        words.iter().map(|word| of.ids(word.chars().map(String::from))).collect::<Result<Vec<_>>>()?;
-    let (ids, spelt) = (Variable::from_sequence(ids)?, Variable::from_nested(&[spelt])?);
-    let found = predictor.run(&[("words", &ids), ("characters", &spelt)], &["tags"])?;
+    let characters = predictor.vocabulary("characters")?;
+    let spelled = words
+        .iter()
+        .map(|word| characters.ids(word.chars().map(String::from)))
+        .collect::<Result<Vec<_>>>()?;
+    let (ids, spelled) = (Variable::from_sequence(ids)?, Variable::from_nested(&[spelled])?);
+    let found = predictor.run(&[("words", &ids), ("characters", &spelled)], &["tags"])?;
     let tags = predictor.vocabulary("tags")?;
     let tagged = words.iter().zip(found[0].as_slice::<i64>()?).map(|(word, &tag)| match tags.token(tag) {
         Some("O") | None => word.clone(),
@@ -105,8 +114,8 @@ fn main() -> Result<()> {
 
 #[test]
 fn it_learns_and_predicts() -> Result<()> {
-    let of = |part| TaggedTexts::open(format!("{}/datasets/requests/{part}", env!("CARGO_MANIFEST_DIR")));
-    let (texts, dev) = (of("train")?.hold_out(8, 1).1, of("dev")?.hold_out(8, 1).1);
+    let open = |part| TaggedTexts::open(format!("{}/datasets/requests/{part}", env!("CARGO_MANIFEST_DIR")));
+    let (texts, dev) = (open("train")?.hold_out(8, 1).1, open("dev")?.hold_out(8, 1).1);
     let (f1, predictor) = train(&texts, &dev, 8)?;
     let words = "set an alarm for 7".split(' ').map(str::to_owned).collect::<Vec<_>>();
     assert!(f1 > 0.15 && predict(&predictor, &words)?.starts_with("set an alarm"), "{f1}");

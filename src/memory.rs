@@ -41,17 +41,18 @@ struct GroupMemory {
     used: u64,
 }
 
-/// Returns the smallest number that `of` returns for a control group of this process.
-fn of_groups(of: fn(GroupMemory) -> u64) -> Option<u64> {
+/// Returns the smallest number that `field` returns for a control group of this process.
+fn of_groups(field: fn(GroupMemory) -> u64) -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let left = |folder: String, [limit, usage, dropped]: [&str; 3]| {
         let read = |name: &str| fs::read_to_string(format!("{folder}/{name}")).ok();
         let number = |name: &str| read(name)?.trim().parse::<u64>().ok();
         let stat = read("memory.stat").unwrap_or_default();
         let mut stat = stat.lines().filter_map(|line| line.split_once(' '));
-        let dropped = stat.find(|(name, _)| *name == dropped).and_then(|(_, of)| of.trim().parse().ok());
+        let dropped =
+            stat.find(|(name, _)| *name == dropped).and_then(|(_, field)| field.trim().parse().ok());
         let used = number(usage)?.saturating_sub(dropped.unwrap_or(0));
-        Some(of(GroupMemory { limit: number(limit)?, used }))
+        Some(field(GroupMemory { limit: number(limit)?, used }))
     };
     let least = |group: &str| {
         let mut parts = group.splitn(3, ':');

@@ -128,8 +128,8 @@ mod tests {
     fn a_refusal_is_an_error_and_allocations_are_fallible_only_meanwhile() {
         let most = usize::MAX / 4;
         let mut kept = vec![7u64];
-        let said = items(&mut kept, most, "ids").unwrap_err().to_string();
-        assert!(said.starts_with("ids: expected a size that fits into memory, got 18446744"), "{said}");
+        let message = items(&mut kept, most, "ids").unwrap_err().to_string();
+        assert!(message.starts_with("ids: expected a size that fits into memory, got 18446744"), "{message}");
         assert!(!fits(&mut kept, most) && !fits_exactly(&mut kept, most) && kept == [7]);
         assert!(vector::<u8>(usize::MAX, "line").is_err() && vector::<u8>(3, "line").is_ok());
         assert!(entries(&mut HashMap::<u8, u8>::new(), most, "words").is_err());

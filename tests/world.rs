@@ -251,8 +251,9 @@ fn start() -> ExitCode {
         let wrong = if case == STOPPED {
             // An error if no exchange was under way, else the last output of the process.
             let aborted = "rank 0: summing gradients: expected an answer";
-            let said = ["rank 0: Late { ranks: [1] }", aborted].iter().any(|said| run.printed.contains(said));
-            complaint(&run, 0, true).or_else(|| (!said).then(|| format!("no message\n{}", run.printed)))
+            let message =
+                ["rank 0: Late { ranks: [1] }", aborted].iter().any(|message| run.printed.contains(message));
+            complaint(&run, 0, true).or_else(|| (!message).then(|| format!("no message\n{}", run.printed)))
         } else if signalled(case).is_some() {
             struck_complaint(&run, case, ranks, started.elapsed(), processor_time() - before)
         } else {

@@ -127,11 +127,11 @@ impl Matrix {
     }
 
     fn peer(&self) -> CsMat<f32> {
-        let place = |&at: &i64| at as usize;
+        let index = |&at: &i64| at as usize;
         CsMat::new(
             (self.view().rows(), self.columns),
-            self.indptr.iter().map(place).collect(),
-            self.indices.iter().map(place).collect(),
+            self.indptr.iter().map(index).collect(),
+            self.indices.iter().map(index).collect(),
             self.values.clone(),
         )
     }

@@ -65,8 +65,8 @@ impl Axis {
 
     fn curve(&self, threads: usize) -> Outcome<Curve> {
         let mut points = Vec::new();
-        for &place in self.places {
-            let Shape { batch, hidden, length } = (self.at)(place);
+        for &cell in self.places {
+            let Shape { batch, hidden, length } = (self.at)(cell);
             let batches = [data::of_lengths(&vec![length; batch])?];
             let mut bench = Bench::new(|net| models::classify(net, Cell::Lstm, hidden), &adam(), threads)?;
             // About as long everywhere, some four seconds of one thread at most, so that an axis takes less than a minute.
@@ -74,8 +74,8 @@ impl Axis {
             let steps = (tokens / (batch * length)).clamp(5, 60);
             let median = bench.measure(&batches, steps, Stage::Updates)?.median();
             let rate = (batch * length) as f64 / median;
-            println!("| {} | {place} | {threads} | {rate:.0} | {:.2} |", self.name, median * 1e3);
-            points.push((place as f64, rate));
+            println!("| {} | {cell} | {threads} | {rate:.0} | {:.2} |", self.name, median * 1e3);
+            points.push((cell as f64, rate));
         }
         Ok(Curve { threads, points })
     }

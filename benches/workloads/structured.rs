@@ -51,11 +51,11 @@ pub(crate) fn ctc(threads: usize, steps: usize) -> Outcome<()> {
     let rows = lod.rows();
     let label = |i: usize, j: usize| (1 + (17 * i + 7 * j + j * j) % (CLASSES - 1)) as i64;
     let lengths = spread(UTTERANCES, 11, 20, 40);
-    let said: Vec<Vec<i64>> =
+    let targets: Vec<Vec<i64>> =
         lengths.iter().zip(0..).map(|(&n, i)| (0..n).map(|j| label(i, j)).collect()).collect();
     let fed = [
         (logits, Variable::sequences(numbers(rows, CLASSES, 3, 2.0), lod)?),
-        (labels, Variable::from_sequences(&said)?),
+        (labels, Variable::from_sequences(&targets)?),
     ];
     measure("ctc", (net, loss, &[logits]), (&fed, &[]), (rows, threads, steps))
 }

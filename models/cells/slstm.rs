@@ -68,9 +68,9 @@ fn small_input_gates_are_no_nan() {
     let mut scope = Scope::of(&program).unwrap();
     executor.run(&mut scope, &Run::train(&[(x.id(), &rows)], 0).until(Stage::Gradients)).unwrap();
     assert!(executor.scalar(loss).unwrap() > 0.0);
-    for (of, gradient) in &gradients {
+    for (variable, gradient) in &gradients {
         let value = executor.fetch(*gradient).unwrap();
         let finite = value.as_slice::<f32>().unwrap().iter().all(|x| x.is_finite());
-        assert!(finite, "the gradient of `{}`", program.var(*of).name);
+        assert!(finite, "the gradient of `{}`", program.var(*variable).name);
     }
 }

@@ -284,13 +284,13 @@ impl Checkpoint {
                 }
                 SUMS => {
                     let piece: StoredSums = reader.read_stored(most)?;
-                    let (of, sums) = piece.into_parts();
-                    SparseSums::join(&mut sparse, of, sums).map_err(|e| malformed(&reader, what, &e))?;
+                    let (metric, sums) = piece.into_parts();
+                    SparseSums::join(&mut sparse, metric, sums).map_err(|e| malformed(&reader, what, &e))?;
                 }
                 NOTES | OUTPUTS => {
                     let value = value::<StoredTexts, _>(&mut reader, what)?;
-                    let place = if what == NOTES { &mut notes } else { &mut outputs };
-                    once(&reader, what, place, value)?;
+                    let target = if what == NOTES { &mut notes } else { &mut outputs };
+                    once(&reader, what, target, value)?;
                 }
                 CRITERION => {
                     let value = value::<StoredCriterion, _>(&mut reader, what)?;
@@ -368,16 +368,18 @@ impl Checkpoint {
             .program
             .computed()
             .map_err(|e| wrong(PROGRAM, "a well-formed program", &format!("{e:#}")))?;
-        let named = self.outputs.iter().map(|(name, of)| (OUTPUTS, name, of));
-        let seen = self.metrics.iter().flat_map(|m| m.variables.iter().map(|of| (METRIC, &m.name, of)));
-        for (section, name, of) in named.chain(seen) {
-            let id = self.program.find(of);
+        let named = self.outputs.iter().map(|(name, variable)| (OUTPUTS, name, variable));
+        let seen =
+            self.metrics.iter().flat_map(|m| m.variables.iter().map(|variable| (METRIC, &m.name, variable)));
+        for (section, name, variable) in named.chain(seen) {
+            let id = self.program.find(variable);
             let found = id.map(|id| self.program.var(id));
             let inside = |desc: &VarDesc| desc.block.0 != 0 && section == METRIC;
             let unknown = found.is_some_and(|desc| desc.role.is_computed())
                 && id.is_some_and(|id| !computed.contains(&id));
             if unknown || found.is_none_or(|desc| inside(desc) || desc.spec().is_none()) {
-                let got = format!("`{of}`{}", if unknown { ", which no operator computes" } else { "" });
+                let got =
+                    format!("`{variable}`{}", if unknown { ", which no operator computes" } else { "" });
                 let expected = if section == METRIC { "a tensor of the root block" } else { "a tensor" };
                 return Err(wrong(&about(section, name), expected, &got));
             }
@@ -409,8 +411,8 @@ fn value<S: FieldType + StoredForm<T>, T>(reader: &mut Reader<impl Read>, sectio
     stored.read().map_err(|e| malformed(reader, section, &e))
 }
 
-fn once<T>(reader: &Reader<impl Read>, section: &str, place: &mut Option<T>, value: T) -> Result<()> {
-    match place.replace(value) {
+fn once<T>(reader: &Reader<impl Read>, section: &str, target: &mut Option<T>, value: T) -> Result<()> {
+    match target.replace(value) {
         None => Ok(()),
         Some(_) => {
             Err(reader.refused(&format!("section `{section}`"), "the section once", "the section twice"))

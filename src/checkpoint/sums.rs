@@ -22,14 +22,14 @@ impl SparseSums {
     /// Returns the sparse sums of a list; a −0 is stored too, so that a loaded checkpoint is bit-identical to the saved one.
     pub fn of(all: &[f64]) -> Self {
         let sums = all.iter().enumerate().filter(|(_, sum)| sum.to_bits() != 0);
-        Self { count: all.len() as u64, sums: sums.map(|(place, &sum)| (place as u64, sum)).collect() }
+        Self { count: all.len() as u64, sums: sums.map(|(index, &sum)| (index as u64, sum)).collect() }
     }
 
     /// Writes all sums, including zeros, to `all`, which must have [`Self::count`] elements.
     pub(crate) fn fill(&self, all: &mut [f64]) {
         all.fill(0.0);
-        for &(place, sum) in &self.sums {
-            if let Some(to) = usize::try_from(place).ok().and_then(|place| all.get_mut(place)) {
+        for &(index, sum) in &self.sums {
+            if let Some(to) = usize::try_from(index).ok().and_then(|index| all.get_mut(index)) {
                 *to = sum;
             }
         }
@@ -69,12 +69,12 @@ impl SparseSums {
     /// training is sound.
     pub(super) fn check(&self, what: &str, wrong: MakeError<'_>) -> Result<()> {
         let mut next = 0;
-        for &(place, _) in &self.sums {
-            if place < next || place >= self.count {
+        for &(index, _) in &self.sums {
+            if index < next || index >= self.count {
                 let expected = format!("ascending indices below {}", self.count);
-                return Err(wrong(what, &expected, &place.to_string()));
+                return Err(wrong(what, &expected, &index.to_string()));
             }
-            next = place + 1;
+            next = index + 1;
         }
         Ok(())
     }

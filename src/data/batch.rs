@@ -103,9 +103,9 @@ impl Field {
             }
             Self::Sparse { columns, indices, .. } => {
                 let beyond = |&index: &i64| usize::try_from(index).map_or(true, |index| index >= *columns);
-                let place = indices.iter().position(beyond)?;
+                let at = indices.iter().position(beyond)?;
                 let expected = format!("indices of 0 or more and less than {columns}, its number of columns");
-                Some((expected, format!("{} at place {place}", indices[place])))
+                Some((expected, format!("{} at place {at}", indices[at])))
             }
             Self::SparseRows(csr) if csr.dtype() != DType::F32 => {
                 Some(("rows of f32".into(), csr.dtype().to_string()))
@@ -199,7 +199,7 @@ pub struct Sample {
     /// The fields of the sample: one field for each feed, in the order of the feeds' names.
     pub fields: Vec<Field>,
     /// The line of a file from which the sample was read, for messages; `None` if the line is unknown.
-    pub(super) place: Option<FileLine>,
+    pub(super) location: Option<FileLine>,
 }
 
 /// Two samples are equal even if they were read from different files or lines.
@@ -218,7 +218,7 @@ impl Sample {
     /// assert_eq!(sample.rows(), 3);
     /// ```
     pub fn new(number: u64, fields: impl Into<Vec<Field>>) -> Self {
-        Self { number, fields: fields.into(), place: None }
+        Self { number, fields: fields.into(), location: None }
     }
 
     /// Sets the line of a file from which the sample was read; errors about the sample then name the line.
@@ -230,13 +230,13 @@ impl Sample {
     /// assert!(error.to_string().contains("sample 0 is at some.tsv:3"));
     /// ```
     #[must_use]
-    pub fn placed(self, place: Option<FileLine>) -> Self {
-        Self { place, ..self }
+    pub fn placed(self, location: Option<FileLine>) -> Self {
+        Self { location, ..self }
     }
 
     /// Adds the line of the sample to an error about the sample.
     fn noted(&self, error: Error) -> Error {
-        noted(error, self.number, self.place.as_ref())
+        noted(error, self.number, self.location.as_ref())
     }
 
     /// The memory that the sample takes, in bytes, if its vectors have no unused capacity.
@@ -315,14 +315,16 @@ pub struct Batch {
 /// Two batches are equal even if their samples were read from different files or lines.
 impl PartialEq for Batch {
     fn eq(&self, other: &Self) -> bool {
-        let of = |batch: &Self| (batch.tokens, batch.padded);
-        self.values == other.values && self.numbers == other.numbers && of(self) == of(other)
+        let sizes = |batch: &Self| (batch.tokens, batch.padded);
+        self.values == other.values && self.numbers == other.numbers && sizes(self) == sizes(other)
     }
 }
 
 /// Adds the line of sample `number` to an error about this sample, if the line is known.
-fn noted(error: Error, number: u64, place: Option<&FileLine>) -> Error {
-    place.into_iter().fold(error, |error, place| error.noted(format!("sample {number} is at {place}")))
+fn noted(error: Error, number: u64, location: Option<&FileLine>) -> Error {
+    location
+        .into_iter()
+        .fold(error, |error, location| error.noted(format!("sample {number} is at {location}")))
 }
 
 impl Batch {
@@ -342,8 +344,8 @@ impl Batch {
     /// Adds the line of a sample to an error about a sample of this batch, if the line is known.
     pub(crate) fn noted(&self, error: Error) -> Error {
         let Some(number) = error.sample() else { return error };
-        let place = self.numbers.iter().zip(&self.places).find(|(known, _)| **known == number);
-        noted(error, number, place.and_then(|(_, place)| place.as_ref()))
+        let location = self.numbers.iter().zip(&self.places).find(|(known, _)| **known == number);
+        noted(error, number, location.and_then(|(_, location)| location.as_ref()))
     }
 
     /// Makes a batch of samples; the batch has the samples in the given order.
@@ -376,9 +378,9 @@ impl Batch {
             values.push((name.clone(), value));
         }
         let numbers = samples.iter().map(|sample| sample.number).collect();
-        let known = samples.iter().any(|sample| sample.place.is_some());
+        let known = samples.iter().any(|sample| sample.location.is_some());
         let places =
-            if known { samples.iter().map(|sample| sample.place.clone()).collect() } else { Vec::new() };
+            if known { samples.iter().map(|sample| sample.location.clone()).collect() } else { Vec::new() };
         Ok(Self { values, numbers, tokens, padded, places })
     }
 }
@@ -435,7 +437,7 @@ pub(super) fn same_lengths(
     levels: usize,
     sample: &Sample,
 ) -> Result<()> {
-    let [Some(a), Some(b)] = places.map(|place| sample.fields.get(place)) else { return Ok(()) };
+    let [Some(a), Some(b)] = places.map(|index| sample.fields.get(index)) else { return Ok(()) };
     for level in 0..levels {
         let (Some(a), Some(b)) = (a.lengths(level), b.lengths(level)) else { return Ok(()) };
         if let Some((part, (a, b))) = a.iter().zip(&b).enumerate().find(|(_, (a, b))| a != b) {
@@ -519,7 +521,7 @@ impl<'a> Column<'a> {
 
     /// Returns the number of integers and the number of floating-point numbers in all fields.
     fn entries(&self) -> (usize, usize) {
-        let of = |field: &Field| match field {
+        let entries_of = |field: &Field| match field {
             Field::Int(_) => (1, 0),
             Field::Float(_) => (0, 1),
             Field::Ints(_) | Field::Nested(_) => (field.rows(), 0),
@@ -528,7 +530,7 @@ impl<'a> Column<'a> {
             Field::SparseRows(csr) => (csr.indices().len(), csr.indices().len()),
         };
         self.fields()
-            .map(of)
+            .map(entries_of)
             .fold((0, 0), |(ids, numbers), (more_ids, more)| (ids + more_ids, numbers + more))
     }
 

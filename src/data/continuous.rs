@@ -99,7 +99,7 @@ impl Continuous {
     /// let in_memory = Continuous::new((0..1000).collect::<Vec<i64>>(), 2, 3, ["x", "y"])?;
     /// let in_file = Continuous::windowed((0..1000).map(Ok), (100, 1000), 2, 3, ["x", "y"])?;
     /// assert_eq!(in_file.fingerprint(), in_memory.fingerprint());
-    /// let batch = |of: &Continuous| of.batches(None, 7).and_then(|mut batches| batches.next().transpose());
+    /// let batch = |streamed: &Continuous| streamed.batches(None, 7).and_then(|mut batches| batches.next().transpose());
     /// assert_eq!(batch(&in_file)?, batch(&in_memory)?);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
@@ -288,9 +288,9 @@ impl Ids {
 
 /// Converts the ids to `u32`; an id that does not fit into `u32` is an error.
 fn numbered(ids: impl IntoIterator<Item = Result<i64>>) -> impl Iterator<Item = Result<u32>> {
-    ids.into_iter().enumerate().map(|(place, id)| {
+    ids.into_iter().enumerate().map(|(index, id)| {
         let id = id?;
-        let wrong = |_| Error::new(format!("id {place} of a text"), "0 to 4294967295", id.to_string());
+        let wrong = |_| Error::new(format!("id {index} of a text"), "0 to 4294967295", id.to_string());
         u32::try_from(id).map_err(wrong)
     })
 }
@@ -366,13 +366,16 @@ mod tests {
 
     #[test]
     fn what_cannot_be_cut_is_refused() {
-        let of = |n: i64, streams, steps, names| {
+        let streamed = |n: i64, streams, steps, names| {
             Continuous::new((0..n).collect::<Vec<_>>(), streams, steps, names).unwrap_err().to_string()
         };
-        assert_eq!(of(3, 3, 1, ["x", "y"]), "text: expected more ids than its 3 streams, got 3");
-        assert_eq!(of(3, 0, 1, ["x", "y"]), "streams of a text: expected at least 1, got 0");
-        assert_eq!(of(3, 1, 0, ["x", "y"]), "steps of a window: expected at least 1, got 0");
-        assert_eq!(of(3, 1, 1, ["x", "x"]), "names of feeds: expected two different names, got `x` twice");
+        assert_eq!(streamed(3, 3, 1, ["x", "y"]), "text: expected more ids than its 3 streams, got 3");
+        assert_eq!(streamed(3, 0, 1, ["x", "y"]), "streams of a text: expected at least 1, got 0");
+        assert_eq!(streamed(3, 1, 0, ["x", "y"]), "steps of a window: expected at least 1, got 0");
+        assert_eq!(
+            streamed(3, 1, 1, ["x", "x"]),
+            "names of feeds: expected two different names, got `x` twice"
+        );
         for id in [-1, 1 << 32] {
             let error = Continuous::new([1, id, 2], 1, 1, ["x", "y"]).unwrap_err().to_string();
             assert_eq!(error, format!("id 1 of a text: expected 0 to 4294967295, got {id}"));

@@ -67,7 +67,7 @@ impl HuggingFace {
         let read = catch_unwind(|| tokenizers::Tokenizer::from_bytes(&json).map_err(|e| e.to_string()));
         let mut cutter = read
             .unwrap_or_else(|_| Err("its reader stopped".to_owned()))
-            .map_err(|said| wrong(expected, format!("a tokenizer that cannot be read ({said})")))?;
+            .map_err(|reason| wrong(expected, format!("a tokenizer that cannot be read ({reason})")))?;
         // Padding and truncation, which the file may set, are switched off.
         cutter.with_padding(None);
         cutter.with_truncation(None).map_err(|e| wrong(expected, e.to_string()))?;
@@ -84,11 +84,11 @@ impl HuggingFace {
         }
         let mut tokens = vec![String::new(); count];
         for (token, id) in known {
-            if let Some(place) = tokens.get_mut(id as usize) {
-                if !place.is_empty() {
-                    return Err(wrong("one token per id", format!("`{place}` and `{token}` with id {id}")));
+            if let Some(slot) = tokens.get_mut(id as usize) {
+                if !slot.is_empty() {
+                    return Err(wrong("one token per id", format!("`{slot}` and `{token}` with id {id}")));
                 }
-                *place = token;
+                *slot = token;
             }
         }
         let gaps = tokens.iter_mut().enumerate().filter(|(_, token)| token.is_empty());
@@ -114,7 +114,7 @@ impl HuggingFace {
 
     /// Tokenizes a text. A text that cannot be tokenized, for example because a regular expression takes too long,
     /// becomes one unknown token.
-    pub(super) fn cut(&self, text: &str) -> Vec<String> {
+    pub(super) fn pieces(&self, text: &str) -> Vec<String> {
         match self.ids(text) {
             Some(ids) => ids.iter().filter_map(|&id| self.tokens.get(id as usize).cloned()).collect(),
             None => vec![text.to_owned()],
@@ -125,10 +125,10 @@ impl HuggingFace {
     /// produce a special token, which is replaced by the unknown token. If the file has no unknown token, the special
     /// token is left out.
     fn ids(&self, text: &str) -> Option<Vec<u32>> {
-        let cut = self.cutter.encode_fast(text, false).ok()?;
+        let encoded = self.cutter.encode_fast(text, false).ok()?;
         let unknown = self.unknown.and_then(|id| u32::try_from(id).ok());
         let of_text = |&id: &u32| if self.specials.contains(&id) { unknown } else { Some(id) };
-        Some(cut.get_ids().iter().filter_map(of_text).collect())
+        Some(encoded.get_ids().iter().filter_map(of_text).collect())
     }
 
     /// Decodes tokens to text; special tokens are left out.
@@ -168,7 +168,7 @@ mod tests {
                  \"rstrip\": false, \"normalized\": false}}"
             )
         };
-        let of = |vocabulary: &str, split: &str| {
+        let tokenizer = |vocabulary: &str, split: &str| {
             let json = format!(
                 "{{\"version\": \"1.0\", \"added_tokens\": [{}, {}], \"pre_tokenizer\": {{\"type\": \"{split}\"}}, \
                  \"model\": {{\"type\": \"WordLevel\", \"unk_token\": \"<unk>\", \"vocab\": {vocabulary}}}}}",
@@ -178,10 +178,10 @@ mod tests {
             HuggingFace::new("x.json", json).unwrap()
         };
         let own = "{\"<unk>\": 0, \"</s>\": 1, \"end\": 2, \"</\": 3, \"s\": 4, \">\": 5}";
-        let pieces = of(own, "Whitespace");
-        assert_eq!(pieces.cut("end </s> end"), ["end", "</", "s", ">", "end"]);
-        let words = of(own, "WhitespaceSplit");
-        assert_eq!(words.cut("end </s> end"), ["end", "<unk>", "end"]);
+        let pieces = tokenizer(own, "Whitespace");
+        assert_eq!(pieces.pieces("end </s> end"), ["end", "</", "s", ">", "end"]);
+        let words = tokenizer(own, "WhitespaceSplit");
+        assert_eq!(words.pieces("end </s> end"), ["end", "<unk>", "end"]);
         let limits = Limits { specials: vec!["</s>".to_owned()], ..Limits::default() };
         let counted = words.vocabulary(["end </s>"], &limits).unwrap();
         assert_eq!((counted.special("</s>").unwrap(), counted.count(1), counted.count(0)), (1, 0, 1));

@@ -21,9 +21,9 @@ impl Draws {
         Self { key: [key as u32, (key >> 32) as u32] }
     }
 
-    /// Returns the random number from 0 to `bound` - 1 for the position `place`; 0 if `bound` is 0.
-    fn below(self, place: u64, bound: usize) -> usize {
-        let [low, high, ..] = philox([place as u32, (place >> 32) as u32, 0, 0], self.key);
+    /// Returns the random number from 0 to `bound` - 1 for the position `index`; 0 if `bound` is 0.
+    fn below(self, index: u64, bound: usize) -> usize {
+        let [low, high, ..] = philox([index as u32, (index >> 32) as u32, 0, 0], self.key);
         let word = u128::from(high) << 32 | u128::from(low);
         // At most `bound` of the 2^64 random words are distributed unevenly; this bias is too small to measure.
         ((word * bound as u128) >> 64) as usize
@@ -88,9 +88,9 @@ impl Iterator for Buffer {
         if self.held.is_empty() {
             return None;
         }
-        let place = self.draws.below(self.drawn, self.held.len());
+        let index = self.draws.below(self.drawn, self.held.len());
         self.drawn += 1;
-        let sample = self.held.swap_remove(place);
+        let sample = self.held.swap_remove(index);
         self.bytes = self.bytes.saturating_sub(sample.buffered_bytes());
         Some(Ok(sample))
     }

@@ -49,9 +49,9 @@ fn made_by_a_thread(
                 return;
             }
             let item = catch_unwind(AssertUnwindSafe(|| batches.next())).unwrap_or_else(|panic| {
-                let said = panic.downcast_ref::<&str>().map(|said| (*said).to_owned());
-                let said = said.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                Some(Err(Error::new("thread that reads data", "no panic", format!("`{said}`"))))
+                let message = panic.downcast_ref::<&str>().map(|message| (*message).to_owned());
+                let message = message.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                Some(Err(Error::new("thread that reads data", "no panic", format!("`{message}`"))))
             });
             let last = !matches!(item, Some(Ok(_)));
             // Sending fails if the receiver was dropped together with the iterator.

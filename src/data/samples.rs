@@ -75,7 +75,7 @@ impl SamplesBuilder {
             self.field(field);
         }
         self.ends.push(self.bytes.len());
-        let line = self.file_line(sample.place.as_ref());
+        let line = self.file_line(sample.location.as_ref());
         self.lines.push(line);
     }
 
@@ -98,8 +98,8 @@ impl SamplesBuilder {
     }
 
     /// Returns the entry in `lines` for the place of a sample.
-    fn file_line(&mut self, place: Option<&FileLine>) -> [u32; 2] {
-        let Some(FileLine { file, line }) = place else { return [0; 2] };
+    fn file_line(&mut self, location: Option<&FileLine>) -> [u32; 2] {
+        let Some(FileLine { file, line }) = location else { return [0; 2] };
         if self.files.last().is_none_or(|last| last != file) {
             self.files.push(Arc::clone(file));
         }
@@ -378,7 +378,7 @@ mod tests {
         ]
     }
 
-    fn place() -> impl Strategy<Value = Option<FileLine>> {
+    fn location() -> impl Strategy<Value = Option<FileLine>> {
         let lines = prop_oneof![0u64..3, Just(u64::from(u32::MAX)), Just(1 << 32)];
         prop::option::of((0..3, lines).prop_map(|(file, line)| FileLine::new(format!("{file}.tsv"), line)))
     }
@@ -386,9 +386,9 @@ mod tests {
     proptest! {
         #[test]
         fn samples_are_returned_as_they_were_stored(
-            samples in prop::collection::vec((any::<u64>(), prop::collection::vec(field(), 0..4), place()), 0..6),
+            samples in prop::collection::vec((any::<u64>(), prop::collection::vec(field(), 0..4), location()), 0..6),
         ) {
-            let sample = |(number, fields, place)| Sample::new(number, fields).placed(place);
+            let sample = |(number, fields, location)| Sample::new(number, fields).placed(location);
             let samples: Vec<Sample> = samples.into_iter().map(sample).collect();
             let mut flat = SamplesBuilder::default();
             for sample in &samples {
@@ -399,8 +399,8 @@ mod tests {
             let (tried, stored) = (flat.end(), Samples::from(samples.clone()));
             prop_assert!(stored.iter().eq(samples.iter().cloned()) && tried.iter().eq(samples.iter().cloned()));
             for (sample, found) in samples.iter().zip(stored.iter()) {
-                let known = |place: &&FileLine| (1..=u64::from(u32::MAX)).contains(&place.line);
-                prop_assert_eq!(found.place.as_ref(), sample.place.as_ref().filter(known));
+                let known = |location: &&FileLine| (1..=u64::from(u32::MAX)).contains(&location.line);
+                prop_assert_eq!(found.location.as_ref(), sample.location.as_ref().filter(known));
             }
             prop_assert!(stored.get(samples.len()).is_none() && stored.fingerprint == tried.fingerprint);
         }

@@ -296,7 +296,7 @@ fn begins(before: Tag<'_>, tag: Tag<'_>) -> bool {
 mod tests {
     use super::*;
 
-    fn said(scheme: TagScheme, tags: &str) -> String {
+    fn chunks(scheme: TagScheme, tags: &str) -> String {
         let tags: Vec<&str> = tags.split(' ').collect();
         let chunks = scheme.chunks(&tags).unwrap();
         let chunks = chunks.iter().map(|c| format!("{}{}..{}", c.kind, c.words.start, c.words.end));
@@ -319,7 +319,7 @@ mod tests {
             (Plain, "A A B O A", "A0..2 B2..3 A4..5"),
             (Iob2, "B-date-time I-date-time", "date-time0..2"),
         ] {
-            assert_eq!(said(scheme, tags), expected, "{scheme:?}: {tags}");
+            assert_eq!(chunks(scheme, tags), expected, "{scheme:?}: {tags}");
         }
         assert!(Iob2.chunks(&[]).unwrap().is_empty());
     }
@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn a_tag_of_another_scheme_is_refused() {
         let message = |scheme: TagScheme, tag: &str| scheme.chunks(&[tag]).unwrap_err().to_string();
-        let said = message(TagScheme::Iob2, "E-NP");
-        assert!(said.starts_with("tag of IOB2: expected `O`, `B-kind`, `I-kind`, got `E-NP`"), "{said}");
+        let text = message(TagScheme::Iob2, "E-NP");
+        assert!(text.starts_with("tag of IOB2: expected `O`, `B-kind`, `I-kind`, got `E-NP`"), "{text}");
         for tag in ["", "B", "B-", "-NP", "BI-NP", "o"] {
             assert!(message(TagScheme::Iobes, tag).contains(&format!("got `{tag}`")), "{tag}");
         }

@@ -30,12 +30,12 @@ use crate::error::{AtCaller, Error, Result};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tokenizer {
-    cut: Cut,
+    kind: TokenKind,
     lowercase: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Cut {
+enum TokenKind {
     Whitespace,
     Words,
     Characters,
@@ -44,7 +44,7 @@ enum Cut {
     HuggingFace(Arc<HuggingFace>),
 }
 
-impl Cut {
+impl TokenKind {
     /// The tokenizers that are determined by a name alone.
     const NAMED: [(&str, Self); 4] = [
         ("whitespace", Self::Whitespace),
@@ -67,17 +67,17 @@ const LOWERCASE: &str = ", lowercase";
 impl Tokenizer {
     /// Returns a tokenizer that cuts at white space, for text that is already tokenized.
     pub const fn whitespace() -> Self {
-        Self { cut: Cut::Whitespace, lowercase: false }
+        Self { kind: TokenKind::Whitespace, lowercase: false }
     }
 
     /// Returns a tokenizer of words by the Unicode rules for word boundaries; each punctuation mark is a token.
     pub const fn words() -> Self {
-        Self { cut: Cut::Words, lowercase: false }
+        Self { kind: TokenKind::Words, lowercase: false }
     }
 
     /// Returns a tokenizer of characters (grapheme clusters); white space is a token, too.
     pub const fn characters() -> Self {
-        Self { cut: Cut::Characters, lowercase: false }
+        Self { kind: TokenKind::Characters, lowercase: false }
     }
 
     /// Returns a reversible tokenizer of words and marks. Successive letters and digits are one piece. An apostrophe
@@ -87,12 +87,12 @@ impl Tokenizer {
     /// ```
     /// use unpadded::data::Tokenizer;
     /// let pieces = Tokenizer::pieces();
-    /// let cut: Vec<_> = pieces.tokens("L'air, dis-tu ?").collect();
-    /// assert_eq!(cut, ["L'", "\u{ffed}air", "\u{ffed},", "dis", "\u{ffed}-", "\u{ffed}tu", "?"]);
-    /// assert_eq!(pieces.join(&cut), "L'air, dis-tu ?");
+    /// let kind: Vec<_> = pieces.tokens("L'air, dis-tu ?").collect();
+    /// assert_eq!(kind, ["L'", "\u{ffed}air", "\u{ffed},", "dis", "\u{ffed}-", "\u{ffed}tu", "?"]);
+    /// assert_eq!(pieces.join(&kind), "L'air, dis-tu ?");
     /// ```
     pub const fn pieces() -> Self {
-        Self { cut: Cut::Pieces, lowercase: false }
+        Self { kind: TokenKind::Pieces, lowercase: false }
     }
 
     /// Loads a `tokenizer.json` of Hugging Face (byte-pair encoding, WordPiece, Unigram or words) with its normalizer,
@@ -103,10 +103,10 @@ impl Tokenizer {
     ///
     /// ```no_run
     /// use unpadded::data::{Limits, Tokenizer};
-    /// let cut = Tokenizer::hugging_face("tokenizer.json")?;
-    /// let vocabulary = cut.vocabulary(["Not bad at all."], &Limits::default())?;
-    /// let ids = vocabulary.ids(cut.tokens("Not bad at all."))?;
-    /// let text = cut.join(ids.iter().filter_map(|&id| vocabulary.token(id)));
+    /// let kind = Tokenizer::hugging_face("tokenizer.json")?;
+    /// let vocabulary = kind.vocabulary(["Not bad at all."], &Limits::default())?;
+    /// let ids = vocabulary.ids(kind.tokens("Not bad at all."))?;
+    /// let text = kind.join(ids.iter().filter_map(|&id| vocabulary.token(id)));
     /// # let _ = text;
     /// # Ok::<(), unpadded::Error>(())
     /// ```
@@ -135,8 +135,8 @@ impl Tokenizer {
 
     #[cfg(feature = "tokenizers")]
     fn of_json(name: &str, json: &str) -> Result<Self> {
-        let cut = Cut::HuggingFace(Arc::new(HuggingFace::new(name, json.to_owned())?));
-        Ok(Self { cut, lowercase: false })
+        let kind = TokenKind::HuggingFace(Arc::new(HuggingFace::new(name, json.to_owned())?));
+        Ok(Self { kind, lowercase: false })
     }
 
     #[cfg(not(feature = "tokenizers"))]
@@ -158,10 +158,10 @@ impl Tokenizer {
     /// contains the whole file.
     pub fn name(&self) -> String {
         #[cfg(feature = "tokenizers")]
-        if let Cut::HuggingFace(of) = &self.cut {
-            return format!("{HUGGING_FACE}{}", of.json());
+        if let TokenKind::HuggingFace(hugging_face) = &self.kind {
+            return format!("{HUGGING_FACE}{}", hugging_face.json());
         }
-        let name = Cut::NAMED.iter().find(|(_, cut)| *cut == self.cut).map_or("", |(name, _)| name);
+        let name = TokenKind::NAMED.iter().find(|(_, kind)| *kind == self.kind).map_or("", |(name, _)| name);
         format!("{name}{}", if self.lowercase { LOWERCASE } else { "" })
     }
 
@@ -174,11 +174,11 @@ impl Tokenizer {
         if let Some(json) = name.strip_prefix(HUGGING_FACE) {
             return Self::of_json("tokenizer.json", json).at_caller();
         }
-        let (cut, lowercase) = name.strip_suffix(LOWERCASE).map_or((name, false), |cut| (cut, true));
-        match Cut::NAMED.into_iter().find(|(name, _)| *name == cut) {
-            Some((_, cut)) => Ok(Self { cut, lowercase }),
+        let (kind, lowercase) = name.strip_suffix(LOWERCASE).map_or((name, false), |kind| (kind, true));
+        match TokenKind::NAMED.into_iter().find(|(name, _)| *name == kind) {
+            Some((_, kind)) => Ok(Self { kind, lowercase }),
             None => {
-                let known = Cut::NAMED.map(|(name, _)| name).join("`, `");
+                let known = TokenKind::NAMED.map(|(name, _)| name).join("`, `");
                 let expected = format!("one of `{known}`, optionally followed by `{LOWERCASE}`");
                 Err(Error::new("tokenizer", expected, format!("`{name}`")))
             }
@@ -189,20 +189,24 @@ impl Tokenizer {
     pub fn tokens<'a>(&self, text: &'a str) -> Box<dyn Iterator<Item = Cow<'a, str>> + 'a> {
         let case: fn(&'a str) -> Cow<'a, str> =
             if self.lowercase { lowercase } else { |token| Cow::Borrowed(token) };
-        match &self.cut {
+        match &self.kind {
             #[cfg(feature = "tokenizers")]
-            Cut::HuggingFace(of) => Box::new(of.cut(text).into_iter().map(Cow::Owned)),
-            Cut::Whitespace => Box::new(text.split_whitespace().map(case)),
+            TokenKind::HuggingFace(hugging_face) => {
+                Box::new(hugging_face.pieces(text).into_iter().map(Cow::Owned))
+            }
+            TokenKind::Whitespace => Box::new(text.split_whitespace().map(case)),
             // The text is cut at white space first: by the Unicode rules alone, the narrow space before a French `?`
             // would be part of the word.
-            Cut::Words => Box::new(text.split_whitespace().flat_map(word_bounds).map(case)),
-            Cut::Characters => Box::new(text.graphemes(true).map(case)),
-            Cut::Pieces => Box::new(text.split_whitespace().flat_map(pieces).map(move |(joined, piece)| {
-                let piece = case(piece);
-                let piece =
-                    if piece.contains(JOINED) { piece.replace(JOINED, "\u{25a0}").into() } else { piece };
-                if joined { format!("{JOINED}{piece}").into() } else { piece }
-            })),
+            TokenKind::Words => Box::new(text.split_whitespace().flat_map(word_bounds).map(case)),
+            TokenKind::Characters => Box::new(text.graphemes(true).map(case)),
+            TokenKind::Pieces => {
+                Box::new(text.split_whitespace().flat_map(pieces).map(move |(joined, piece)| {
+                    let piece = case(piece);
+                    let piece =
+                        if piece.contains(JOINED) { piece.replace(JOINED, "\u{25a0}").into() } else { piece };
+                    if joined { format!("{JOINED}{piece}").into() } else { piece }
+                }))
+            }
         }
     }
 
@@ -233,8 +237,8 @@ impl Tokenizer {
     #[track_caller]
     pub fn vocabulary_of(&self, counted: TokenCounts, limits: &Limits) -> Result<Vocabulary> {
         #[cfg(feature = "tokenizers")]
-        if let Cut::HuggingFace(of) = &self.cut {
-            return of.vocabulary(&counted, limits).at_caller();
+        if let TokenKind::HuggingFace(hugging_face) = &self.kind {
+            return hugging_face.vocabulary(&counted, limits).at_caller();
         }
         counted.within(limits).at_caller()
     }
@@ -245,15 +249,15 @@ impl Tokenizer {
     /// tokens that were cut at white space, restores the text with single spaces between words.
     pub fn join<T: AsRef<str>>(&self, tokens: impl IntoIterator<Item = T>) -> String {
         #[cfg(feature = "tokenizers")]
-        if let Cut::HuggingFace(of) = &self.cut {
-            return of.join(tokens);
+        if let TokenKind::HuggingFace(hugging_face) = &self.kind {
+            return hugging_face.join(tokens);
         }
         let mut text = String::new();
         for token in tokens {
             let token = token.as_ref();
             let (joined, token) = match token.strip_prefix(JOINED) {
-                Some(rest) if self.cut == Cut::Pieces => (true, rest),
-                _ => (self.cut == Cut::Characters, token),
+                Some(rest) if self.kind == TokenKind::Pieces => (true, rest),
+                _ => (self.kind == TokenKind::Characters, token),
             };
             if !joined && !text.is_empty() {
                 text.push(' ');
@@ -319,13 +323,14 @@ mod tests {
 
     #[test]
     fn pieces_are_put_together_again() {
-        let cut = |text| Tokenizer::pieces().tokens(text).collect::<Vec<_>>().join(" ").replace(JOINED, "_");
+        let tokens =
+            |text| Tokenizer::pieces().tokens(text).collect::<Vec<_>>().join(" ").replace(JOINED, "_");
         assert_eq!(
-            cut("Don't  stop: 3.14 l\u{2019}e\u{301}te\u{301}!?"),
+            tokens("Don't  stop: 3.14 l\u{2019}e\u{301}te\u{301}!?"),
             "Don' _t stop _: 3 _. _14 l\u{2019} _e\u{301}te\u{301} _! _?"
         );
-        assert_eq!(cut("'tis '' a"), "' _tis ' _' a");
-        assert_eq!(cut("\u{ffed} a\u{ffed}"), "\u{25a0} a _\u{25a0}");
+        assert_eq!(tokens("'tis '' a"), "' _tis ' _' a");
+        assert_eq!(tokens("\u{ffed} a\u{ffed}"), "\u{25a0} a _\u{25a0}");
         assert_eq!(
             Tokenizer::pieces().lowercase().join(Tokenizer::pieces().lowercase().tokens("Ab-Cd E")),
             "ab-cd e"
@@ -336,11 +341,11 @@ mod tests {
 
     #[test]
     fn other_scripts() {
-        let cut = |tokenizer: Tokenizer, text| tokenizer.tokens(text).collect::<Vec<_>>().join("|");
-        assert_eq!(cut(Tokenizer::words(), "«Ça va\u{202f}?» — L’été"), "«|Ça|va|?|»|—|L’été");
-        assert_eq!(cut(Tokenizer::words().lowercase(), "ÉTÉ STRASSE İ"), "été|strasse|i\u{307}");
-        assert_eq!(cut(Tokenizer::characters(), "🇫🇷👩‍🚀한"), "🇫🇷|👩‍🚀|한");
-        assert_eq!(cut(Tokenizer::whitespace(), " a\u{a0}b\tc\n"), "a|b|c");
+        let tokens = |tokenizer: Tokenizer, text| tokenizer.tokens(text).collect::<Vec<_>>().join("|");
+        assert_eq!(tokens(Tokenizer::words(), "«Ça va\u{202f}?» — L’été"), "«|Ça|va|?|»|—|L’été");
+        assert_eq!(tokens(Tokenizer::words().lowercase(), "ÉTÉ STRASSE İ"), "été|strasse|i\u{307}");
+        assert_eq!(tokens(Tokenizer::characters(), "🇫🇷👩‍🚀한"), "🇫🇷|👩‍🚀|한");
+        assert_eq!(tokens(Tokenizer::whitespace(), " a\u{a0}b\tc\n"), "a|b|c");
     }
 
     proptest! {

@@ -101,8 +101,8 @@ pub struct Vocabulary {
 
 impl PartialEq for Vocabulary {
     fn eq(&self, other: &Self) -> bool {
-        let of = |v: &Self| (v.unknown, v.specials.clone());
-        (&self.tokens, &self.counts, of(self)) == (&other.tokens, &other.counts, of(other))
+        let fields = |v: &Self| (v.unknown, v.specials.clone());
+        (&self.tokens, &self.counts, fields(self)) == (&other.tokens, &other.counts, fields(other))
     }
 }
 
@@ -253,8 +253,8 @@ impl Vocabulary {
         let mut index = HashMap::with_capacity_and_hasher(tokens.len(), WordHashing::default());
         let mut apart = HashMap::default();
         for (id, token) in tokens.iter().enumerate() {
-            let of = if specials.contains(&id) { &mut apart } else { &mut index };
-            if of.insert(Arc::clone(token), id as i64).is_some() {
+            let positions = if specials.contains(&id) { &mut apart } else { &mut index };
+            if positions.insert(Arc::clone(token), id as i64).is_some() {
                 return Err(Arc::clone(token));
             }
         }
@@ -293,8 +293,8 @@ impl Vocabulary {
 
     /// Returns the id of a special token, or of a token with this name; `None` if there is none.
     pub fn find_special(&self, name: &str) -> Option<i64> {
-        let place = self.special_tokens().position(|own| own == name);
-        place.map(|place| (self.specials.start + place) as i64).or_else(|| self.id(name))
+        let index = self.special_tokens().position(|own| own == name);
+        index.map(|index| (self.specials.start + index) as i64).or_else(|| self.id(name))
     }
 
     fn special_tokens(&self) -> impl Iterator<Item = &str> {
@@ -337,7 +337,7 @@ impl Vocabulary {
     /// # Errors
     /// Fails as [`Self::lookup`] does.
     #[track_caller]
-    pub fn spelt(&self, word: &str) -> Result<Vec<i64>> {
+    pub fn spelling(&self, word: &str) -> Result<Vec<i64>> {
         self.ids(word.char_indices().map(|(at, c)| word.get(at..at + c.len_utf8()).unwrap_or_default()))
     }
 
@@ -470,17 +470,18 @@ mod tests {
 
     #[test]
     fn what_makes_no_vocabulary_is_refused() {
-        let of = |tokens: &[&str], limits: &Limits| Vocabulary::of(tokens, limits).unwrap_err().to_string();
+        let refusal =
+            |tokens: &[&str], limits: &Limits| Vocabulary::of(tokens, limits).unwrap_err().to_string();
         let expected = "tokens of a vocabulary: expected at least one token that occurs 2 times or more and fits into the size \
                         limit, got none among 1 distinct tokens";
-        assert_eq!(of(&["a"], &limits(2, 9, &[])), expected);
-        assert!(of(&[], &Limits::default()).ends_with("got none among 0 distinct tokens"));
+        assert_eq!(refusal(&["a"], &limits(2, 9, &[])), expected);
+        assert!(refusal(&[], &Limits::default()).ends_with("got none among 0 distinct tokens"));
         assert_eq!(
-            of(&["a"], &limits(1, 9, &["x", "x"])),
+            refusal(&["a"], &limits(1, 9, &["x", "x"])),
             "specials of a vocabulary: expected each once, got `x` twice"
         );
         let expected = "size of a vocabulary: expected at least 2, the number of specials, got 1";
-        assert_eq!(of(&["a"], &limits(1, 1, &["x", "y"])), expected);
+        assert_eq!(refusal(&["a"], &limits(1, 1, &["x", "y"])), expected);
         assert!(Vocabulary::labels::<&str>([]).is_err());
         let many = Vocabulary::labels((0..100).map(|i| format!("{i:03}"))).unwrap();
         let message = many.lookup("7").unwrap_err().to_string();
@@ -497,7 +498,7 @@ mod tests {
         let large = Vocabulary::of(tokens(), &Limits::default()).unwrap();
         assert_eq!(large.len(), 300_001);
         assert!(tokens().all(|token| large.id(&token).and_then(|id| large.token(id)) == Some(&token)));
-        let cut = Vocabulary::of(tokens(), &limits(1, 1000, &[Vocabulary::UNKNOWN])).unwrap();
-        assert_eq!((cut.len(), cut.count(0)), (1000, 299_001));
+        let limited = Vocabulary::of(tokens(), &limits(1, 1000, &[Vocabulary::UNKNOWN])).unwrap();
+        assert_eq!((limited.len(), limited.count(0)), (1000, 299_001));
     }
 }

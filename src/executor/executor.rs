@@ -267,8 +267,8 @@ impl Executor {
     /// # Errors
     /// Fails if the value does not have the dtype or shape of the feed, or if the LoD of the value is invalid.
     #[track_caller]
-    pub(crate) fn place(&mut self, feed: VarId, value: &Variable) -> Result<Option<usize>> {
-        self.machine.place(&self.program, &self.plan, feed, value)
+    pub(crate) fn keep_feed(&mut self, feed: VarId, value: &Variable) -> Result<Option<usize>> {
+        self.machine.keep_feed(&self.program, &self.plan, feed, value)
     }
 
     /// Runs the program once. Persistent variables are read from `scope` and updated in `scope`; an error before the updates
@@ -289,7 +289,7 @@ impl Executor {
         self.run_with(scope, run, None, data)
     }
 
-    /// Runs a forward pass in inference mode. [`Self::place`] must have set all feeds before.
+    /// Runs a forward pass in inference mode. [`Self::keep_feed`] must have set all feeds before.
     ///
     /// # Errors
     /// Fails as [`Self::run`] does.

@@ -95,14 +95,14 @@ impl MemoryUse {
         threads: usize,
         held: &dyn Fn(usize) -> usize,
     ) -> Self {
-        let of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
+        let bytes_of = |quantity: usize, unit: usize| counts.values[quantity].saturating_mul(unit);
         let needs = &plan.needs;
         let line = |bytes: usize| bytes.checked_next_multiple_of(64).unwrap_or(bytes);
         // A buffer or value that grows while it has contents exists twice until its contents are copied. Only one of
         // them grows at a time.
         let (mut buffers, mut twice, mut kept, mut copied) = (0usize, 0, 0, 0);
         for needs in needs.buffers.chunk_by(|a, b| a.buffer == b.buffer) {
-            let bytes = |need: &BufferNeed| of(need.quantity, need.unit);
+            let bytes = |need: &BufferNeed| bytes_of(need.quantity, need.unit);
             let largest = needs.iter().map(bytes).max().unwrap_or(0);
             buffers = buffers.saturating_add(line(largest));
             let before = held(needs[0].buffer);
@@ -127,8 +127,11 @@ impl MemoryUse {
                 appended = appended.max(bytes / 2);
             }
         }
-        let orders =
-            needs.orders.iter().map(|&(quantity, unit)| of(quantity, unit)).fold(0, usize::saturating_add);
+        let orders = needs
+            .orders
+            .iter()
+            .map(|&(quantity, unit)| bytes_of(quantity, unit))
+            .fold(0, usize::saturating_add);
         let mut memory = Self {
             buffers: buffers.saturating_add(twice),
             kept: kept + copied,

@@ -392,7 +392,7 @@ impl<'a> Operands<'a> {
     /// If a write has no cut or was already returned, or if a cut lies beyond the rows of its operand.
     pub fn split<'b>(
         &'b mut self,
-        cut: impl Fn(usize) -> Option<usize>,
+        split_at: impl Fn(usize) -> Option<usize>,
         rooms: (&'b mut OperandRoom, &'b mut OperandRoom),
     ) -> (Operands<'b>, Operands<'b>) {
         let (left, right) = rooms;
@@ -401,14 +401,14 @@ impl<'a> Operands<'a> {
             room.writes.clear();
         }
         for (i, raw) in self.reads.iter().enumerate() {
-            let (a, b) = cut(i).map_or((*raw, *raw), |at| raw.halves(at));
+            let (a, b) = split_at(i).map_or((*raw, *raw), |at| raw.halves(at));
             left.reads.push(a);
             right.reads.push(b);
         }
         for (i, raw) in self.writes.iter_mut().enumerate() {
             assert!(!raw.taken, "written region {i} was handed out before");
             raw.taken = true;
-            let Some(at) = cut(self.reads.len() + i) else {
+            let Some(at) = split_at(self.reads.len() + i) else {
                 panic!("a write that is shared by two ranges of rows");
             };
             let (a, b) = Raw { taken: false, ..*raw }.halves(at);

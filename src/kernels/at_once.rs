@@ -18,7 +18,7 @@ pub(super) fn known<T: Copy>(known: &Measurements<T>, threads: usize, measure: i
     // instead of using rayon's pool: a thread of rayon's pool that waits for other tasks may run a task that needs this
     // lock, which would be a deadlock.
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = known.iter().find(|(of, _)| *of == threads) {
+    if let Some((_, found)) = known.iter().find(|(count, _)| *count == threads) {
         return *found;
     }
     let found = measure(threads);

@@ -52,7 +52,7 @@ impl<T> AttentionScores<'_, T> {
 
     /// Returns the index in the bias table for a query and a key.
     #[inline(always)]
-    fn place(&self, query: usize, key: usize) -> usize {
+    fn offset(&self, query: usize, key: usize) -> usize {
         let radius = self.bias.len() / 2;
         (key + radius).saturating_sub(query).min(2 * radius)
     }
@@ -243,7 +243,7 @@ pub fn attention_backward<T: Float>(
                 for (query, row) in queries.clone().zip(tile.as_view().iter()) {
                     let seen = scores.seen(&(query..query + 1), &keys);
                     for key in seen {
-                        bias[scores.place(query, key)] += row[key - keys.start];
+                        bias[scores.offset(query, key)] += row[key - keys.start];
                     }
                 }
             }
@@ -348,7 +348,7 @@ impl<T: Float> AttentionScores<'_, T> {
             products.iter_mut().for_each(|x| *x *= self.scale);
         } else {
             for (at, x) in products.iter_mut().enumerate() {
-                *x = A::mul_add(*x, self.scale, self.bias[self.place(query, first + at)]);
+                *x = A::mul_add(*x, self.scale, self.bias[self.offset(query, first + at)]);
             }
         }
     }

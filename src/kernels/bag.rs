@@ -426,8 +426,8 @@ fn dot<A: Arithmetic, T: Float>(x: &[T], y: &[T]) -> T {
     const LANES: usize = 16;
     let mut sums = [T::ZERO; LANES];
     let (whole, rest) = x.as_chunks::<LANES>();
-    let (of, others) = y.as_chunks::<LANES>();
-    for (x, y) in whole.iter().zip(of) {
+    let (chunks, others) = y.as_chunks::<LANES>();
+    for (x, y) in whole.iter().zip(chunks) {
         for ((sum, &x), &y) in sums.iter_mut().zip(x).zip(y) {
             *sum = A::mul_add(x, y, *sum);
         }
@@ -470,7 +470,7 @@ impl<T: Float> Sweep for BagBackward<'_, T> {
 impl<T: Float> BagBackward<'_, T> {
     /// Returns the row of `out` for distinct row `i` of the plan, and whether the sum is written to it or added.
     #[inline(always)]
-    fn place(&self, i: usize) -> (usize, Assign) {
+    fn target(&self, i: usize) -> (usize, Assign) {
         match self.target {
             BagTarget::Listed => (i - self.range.start, Assign::Write),
             BagTarget::Table { first } => (self.gradient.plan.ids()[i] as usize - first, Assign::Add),
@@ -481,9 +481,9 @@ impl<T: Float> BagBackward<'_, T> {
     fn add<A: Arithmetic>(mut self, factors: impl Weigh<T> + Copy) {
         let &BagGradient { plan, bags, .. } = self.gradient;
         for i in self.range.clone() {
-            let ((place, assign), occurrences) = (self.place(i), plan.occurrences(i));
+            let ((row, assign), occurrences) = (self.target(i), plan.occurrences(i));
             let given = Contribution { occurrences, bags, dout: self.dout, factors };
-            add_rows::<A, T>(0..occurrences.len(), self.out.row(place), &given, assign);
+            add_rows::<A, T>(0..occurrences.len(), self.out.row(row), &given, assign);
         }
     }
 
@@ -491,8 +491,8 @@ impl<T: Float> BagBackward<'_, T> {
     fn add_maxima(mut self, which: &[u32]) {
         let &BagGradient { plan, bags, .. } = self.gradient;
         for i in self.range.clone() {
-            let (place, assign) = self.place(i);
-            let out = self.out.row(place);
+            let (row, assign) = self.target(i);
+            let out = self.out.row(row);
             if assign == Assign::Write {
                 out.fill(T::ZERO);
             }

@@ -36,25 +36,25 @@ fn of_two() -> Option<usize> {
 /// Returns the share of the work for the first `left` of `threads` threads, from 0 to 1. The calling thread is the first of
 /// these threads.
 pub fn share(left: usize, threads: usize) -> f32 {
-    let of = |ratio: f32| ratio / (1.0 + ratio);
+    let share_of = |ratio: f32| ratio / (1.0 + ratio);
     match FORCED.load(Relaxed) {
         0 => match of_two().filter(|_| threads == 2) {
-            Some(0) => of(f32::from_bits(RATIO.load(Relaxed))),
-            Some(_) => of(1.0 / f32::from_bits(RATIO.load(Relaxed))),
+            Some(0) => share_of(f32::from_bits(RATIO.load(Relaxed))),
+            Some(_) => share_of(1.0 / f32::from_bits(RATIO.load(Relaxed))),
             None => left as f32 / threads as f32,
         },
         forced if f32::from_bits(forced).is_nan() => {
             static CALLS: AtomicU32 = AtomicU32::new(0);
             let hash = CALLS.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9);
-            of(MOST.powf((hash >> 8) as f32 / (1 << 23) as f32 - 1.0))
+            share_of(MOST.powf((hash >> 8) as f32 / (1 << 23) as f32 - 1.0))
         }
-        forced => of(f32::from_bits(forced)),
+        forced => share_of(f32::from_bits(forced)),
     }
 }
 
 /// Returns how many of `len` units of work the first `left` of `threads` threads get: at least one, and at most all but one,
 /// if there are at least two units.
-pub fn cut(len: usize, left: usize, threads: usize) -> usize {
+pub fn boundary(len: usize, left: usize, threads: usize) -> usize {
     let even = FORCED.load(Relaxed) == 0 && (threads != 2 || of_two().is_none());
     let at = if even { len * left / threads } else { (len as f32 * share(left, threads)).round() as usize };
     at.clamp(len.min(1), len.saturating_sub(1).max(len.min(1)))
@@ -130,6 +130,9 @@ mod tests {
         }
         let short = [Duration::from_micros(90), Duration::from_micros(900)];
         assert_eq!([measured(1.0, (9, 10), short), measured(1.0, (10, 10), short.map(|t| t * 9))], [None; 2]);
-        assert_eq!([cut(10, 1, 3), cut(10, 2, 3), cut(1, 1, 2), cut(0, 1, 2), cut(2, 1, 7)], [3, 6, 1, 0, 1]);
+        assert_eq!(
+            [boundary(10, 1, 3), boundary(10, 2, 3), boundary(1, 1, 2), boundary(0, 1, 2), boundary(2, 1, 7)],
+            [3, 6, 1, 0, 1]
+        );
     }
 }

@@ -65,8 +65,8 @@ fn measure(threads: usize, l2_size: usize, l3_size: usize) -> Bandwidth {
     let all = (l3_size.saturating_mul(2).min(MOST) / threads).max(l2_size * 8);
     // The memory is written, not just allocated: pages that were never written all map to one page.
     let numbers = on_all((0..threads).map(|_| || vec![1_u64; all / size_of::<u64>()]));
-    let of = |bytes: usize| fastest(&numbers, bytes / size_of::<u64>());
-    Bandwidth { l2: of(inner), l3: of(outer), memory: of(all), l2_size, l3_size }
+    let seconds = |bytes: usize| fastest(&numbers, bytes / size_of::<u64>());
+    Bandwidth { l2: seconds(inner), l3: seconds(outer), memory: seconds(all), l2_size, l3_size }
 }
 
 /// Returns the number of bytes per second that all threads read together, in the best sample. Each thread reads the

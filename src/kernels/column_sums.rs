@@ -77,8 +77,8 @@ fn rounded<T: Float>(x: T) -> T {
 }
 
 #[inline(always)]
-fn add_rows<N: Copy, T: Float>(rows: View<'_, N>, of: impl Fn(N) -> T, sums: &mut [T]) {
-    rows.iter().for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += of(x)));
+fn add_rows<N: Copy, T: Float>(rows: View<'_, N>, convert: impl Fn(N) -> T, sums: &mut [T]) {
+    rows.iter().for_each(|row| sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += convert(x)));
 }
 
 pub(super) fn put<T: Float>(sums: &[T], to: &mut [T], assign: Assign) {

@@ -402,10 +402,10 @@ mod tests {
         for way in 0..classes.pow(frames as u32) {
             let way: Vec<usize> =
                 (0..frames).map(|frame| way / classes.pow(frame as u32) % classes).collect();
-            let mut said = way.clone();
-            said.dedup();
-            said.retain(|&class| class != blank);
-            if said == labels {
+            let mut collapsed = way.clone();
+            collapsed.dedup();
+            collapsed.retain(|&class| class != blank);
+            if collapsed == labels {
                 let p: f64 = way.iter().zip(likely).map(|(&class, likely)| likely[class]).sum();
                 ways.push((way, p));
             }

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use ::half::bf16;
 
-use super::balance::{cut, join_measured};
+use super::balance::{boundary, join_measured};
 use super::column_sums::{SUM_ROWS, bias_gradient, put};
 use super::cpu::{Cpu, cpu};
 use super::float::{Assign, Float};
@@ -135,7 +135,7 @@ fn share(blocks: GradientBlocks, on: EngineCpu, all: Gradients<'_, f32>, rooms: 
     let (left, right) = rooms.split_at_mut(parts / 2);
     let Gradients { unit, x, dy, dw: (dw, assign, transpose), db } = all;
     let all = if panels > 1 { panels } else { k };
-    let at = cut(all, left.len(), parts);
+    let at = boundary(all, left.len(), parts);
     let (a, b) = if panels > 1 {
         let middle = at * width;
         let (dw, dw_after) = match transpose {

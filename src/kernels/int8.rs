@@ -14,7 +14,7 @@ mod tests;
 
 use std::ops::Range;
 
-use super::balance::{cut, join_measured};
+use super::balance::{boundary, join_measured};
 use super::float::{Assign, Float};
 use super::fork::join;
 use super::path::{Arithmetic, Sweep, sweep};
@@ -141,8 +141,8 @@ impl<T: Float> Sweep for EncodeRows<'_, T> {
             let (full, rest) = row.as_chunks::<CODES>();
             let of_four = |four: &[T; CODES]| {
                 let mut word = 0;
-                for (place, &number) in four.iter().enumerate() {
-                    word |= stored_code(number, inverse) << (8 * place);
+                for (index, &number) in four.iter().enumerate() {
+                    word |= stored_code(number, inverse) << (8 * index);
                 }
                 word
             };
@@ -306,7 +306,7 @@ fn share<T: Float>(
         );
         return;
     }
-    let at = cut(panels.len(), left, threads);
+    let at = boundary(panels.len(), left, threads);
     let middle = panels.start + at;
     let columns = matrix.columns(&(panels.start..middle)).len();
     let (left_scales, right_scales) = scales.split_at(columns);

@@ -64,7 +64,7 @@ pub use bag::{
 };
 #[cfg(any(test, feature = "internals"))]
 pub use balance::force;
-pub use balance::{cut, join_measured, most, share};
+pub use balance::{boundary, join_measured, most, share};
 pub use bandwidth::{Bandwidth, bandwidth};
 pub use chain::{BestPaths, ChainRoom, PairSums, Transitions, best_paths, log_sum, marginals};
 pub use column_norm::{ColumnNorm, column_moments, norm_columns, norm_columns_gradient, norm_columns_sums};

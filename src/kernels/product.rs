@@ -10,7 +10,7 @@
 use std::mem::MaybeUninit;
 use std::ops::Range;
 
-use super::balance::{cut, join_measured, queued};
+use super::balance::{boundary, join_measured, queued};
 use super::cpu::Cpu;
 use super::float::{Assign, Float};
 #[cfg(test)]
@@ -229,7 +229,7 @@ fn share_columns<T: Float>(
         return product_panels(a, b, panels, bias, c, assign);
     }
     let left = threads / 2;
-    let at = cut(panels.len(), left, threads);
+    let at = boundary(panels.len(), left, threads);
     let middle = panels.start + at;
     let columns = b.columns(panels.start..middle).len();
     let (left_bias, right_bias) = bias.map(|bias| bias.split_at(columns)).unzip();
@@ -307,7 +307,7 @@ pub(super) fn product_by_tiles(
     let ahead = cpu.ahead(rows) / size_of::<f32>();
     let block = cpu.product_block(rows, width);
     let cuts = k.div_ceil(block.k).max(1);
-    let cut_at = |cut: usize| k / engine.step() * cut / cuts * engine.step();
+    let boundary_at = |piece: usize| k / engine.step() * piece / cuts * engine.step();
     // If long sums are cut into parts and are added to `c`, or if the sums are rounded, scratch holds the sums until they are
     // finished.
     let mut room = MaybeUninit::<[f32; ADDED_ROWS * MAX_COLUMNS]>::uninit();
@@ -318,8 +318,8 @@ pub(super) fn product_by_tiles(
         let together = if apart { 1 } else { panels.len() };
         for group in panels.clone().step_by(together) {
             let group = group..panels.end.min(group + together);
-            for cut in 0..cuts {
-                let (ks, last) = (cut_at(cut)..cut_at(cut + 1), cut + 1 == cuts);
+            for piece in 0..cuts {
+                let (ks, last) = (boundary_at(piece)..boundary_at(piece + 1), piece + 1 == cuts);
                 for panel in group.clone().step_by(at_once) {
                     let count = at_once.min(group.end - panel);
                     let first = (panel - panels.start) * width;
@@ -354,7 +354,7 @@ pub(super) fn product_by_tiles(
                                 c,
                                 c_stride,
                                 columns: columns - first,
-                                from: if cut > 0 { sums } else { std::ptr::null() },
+                                from: if piece > 0 { sums } else { std::ptr::null() },
                                 from_stride: sums_stride,
                                 ahead,
                                 bias: if last && !bias.is_null() {

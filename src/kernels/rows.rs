@@ -35,7 +35,7 @@ pub struct RowMerge {
 /// The sign bit of an id. The keys have this bit flipped, so that unsigned keys sort in the order of the signed ids.
 const SIGN: u64 = 1 << 63;
 /// The number of bits for a position in the batch.
-const PLACE_BITS: u32 = u32::BITS;
+const INDEX_BITS: u32 = u32::BITS;
 
 /// A digit of a key: the bits by which one pass of the radix sort sorts.
 struct Digit {
@@ -132,20 +132,20 @@ impl RowMerge {
         let first = keys.first().copied().unwrap_or(0);
         let bits = u64::BITS - keys.iter().fold(0, |bits, &key| bits | (key ^ first)).leading_zeros();
         spare_keys.resize(keys.len(), 0);
-        if bits <= PLACE_BITS {
+        if bits <= INDEX_BITS {
             // If the differing bits and the position fit into one number, each pass moves only this number instead of a
             // key and a position.
             let differing = (1 << bits) - 1;
-            for (place, key) in keys.iter_mut().enumerate() {
-                *key = (*key & differing) << PLACE_BITS | place as u64;
+            for (index, key) in keys.iter_mut().enumerate() {
+                *key = (*key & differing) << INDEX_BITS | index as u64;
             }
-            for digit in Digit::all(PLACE_BITS, bits) {
+            for digit in Digit::all(INDEX_BITS, bits) {
                 digit.each(keys, |from, to| spare_keys[to] = keys[from]);
                 std::mem::swap(keys, spare_keys);
             }
             order.clear();
             order.extend(keys.iter().map(|&key| key as u32));
-            keys.iter_mut().for_each(|key| *key = first & !differing | *key >> PLACE_BITS);
+            keys.iter_mut().for_each(|key| *key = first & !differing | *key >> INDEX_BITS);
             return;
         }
         order.clear();

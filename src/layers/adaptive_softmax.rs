@@ -159,10 +159,10 @@ impl AdaptiveSoftmax {
 }
 
 /// Returns `logits` if the variable has `expected` columns, one per class; else records an error.
-fn classes(net: &Builder, logits: Var, of: &str, expected: usize) -> Var {
+fn classes(net: &Builder, logits: Var, named: &str, expected: usize) -> Var {
     match net.spec_of_tensor(logits) {
         Some(spec) if spec.width() != expected => {
-            let what = format!("{of} of layer `adaptive_softmax`");
+            let what = format!("{named} of layer `adaptive_softmax`");
             net.refuse(Error::new(what, format!("{expected} classes"), spec.width().to_string()))
         }
         _ => logits,

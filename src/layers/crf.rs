@@ -55,7 +55,11 @@ impl Crf {
     #[must_use]
     pub fn forbidding(self, mask: &Array2<f32>) -> Self {
         let places = mask.iter().zip(0..).filter(|(score, _)| **score == f32::NEG_INFINITY);
-        Self { forbidden: places.map(|(_, place)| place).collect(), shape: Some(mask.dim().into()), ..self }
+        Self {
+            forbidden: places.map(|(_, position)| position).collect(),
+            shape: Some(mask.dim().into()),
+            ..self
+        }
     }
 }
 

@@ -125,9 +125,9 @@ impl Layer for Linear {
         // Weights from `Builder::layer_with`, or weights that were made with other options, may have a bias that the options
         // omit, or lack a bias that the options require.
         if bias.is_some() != self.bias.is_some() {
-            let told = |there: bool| if there { "a bias" } else { "no bias" };
-            let expected = format!("{}, as the options say", told(self.bias.is_some()));
-            return net.refuse(Error::new("bias of layer `linear`", expected, told(bias.is_some())));
+            let named = |there: bool| if there { "a bias" } else { "no bias" };
+            let expected = format!("{}, as the options say", named(self.bias.is_some()));
+            return net.refuse(Error::new("bias of layer `linear`", expected, named(bias.is_some())));
         }
         if let (&LinearTarget::Width(width), Some(spec)) = (&self.to, net.spec_of_tensor(weight))
             && spec.width() != width

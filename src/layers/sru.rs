@@ -64,8 +64,8 @@ impl Sru {
             state_width(net, "c", state, &spec, h)?;
         }
         let [of_forget, of_reset] = [0..h, h..2 * h].map(|part| {
-            let of = |var: Var| net.slice(var, part.clone());
-            (of(weights.of_state), of(weights.bias))
+            let sliced = |var: Var| net.slice(var, part.clone());
+            (sliced(weights.of_state), sliced(weights.bias))
         });
         let options = Recurrence { reverse: self.reverse, ..Recurrence::default() };
         Some(net.recurrent_with(options, x, |step, x_t| {

@@ -339,8 +339,8 @@ fn numbers_that_overflow_are_refused() {
     // `refused` returns the error of the last call, so it must be called directly after each call of a layer.
     let mut refused = |var: Var| {
         let error = var.refused().to_string();
-        let (message, place) = error.split_once(" (at ").unwrap();
-        assert!(place.starts_with(file!()), "{error}");
+        let (message, position) = error.split_once(" (at ").unwrap();
+        assert!(position.starts_with(file!()), "{error}");
         all.push(message.to_owned());
     };
     refused(x.qrnn(MOST));
@@ -361,7 +361,7 @@ fn numbers_that_overflow_are_refused() {
 fn an_adaptive_softmax_takes_the_weights_of_its_cutoffs_alone() {
     let (net, x) = net();
     let labels = net.feed_like("labels", DType::I64, &[], x);
-    let of = |classes: usize, cutoffs: &[usize]| {
+    let built = |classes: usize, cutoffs: &[usize]| {
         let softmax = net.layer(AdaptiveSoftmax::new(classes, cutoffs));
         softmax.of(x);
         softmax.weights().unwrap()
@@ -373,20 +373,20 @@ fn an_adaptive_softmax_takes_the_weights_of_its_cutoffs_alone() {
         }
     };
     let clusters = "clusters of the weights of layer `adaptive_softmax`: expected 2, one per cutoff, got";
-    refused(AdaptiveWeights { clusters: Vec::new(), ..of(12, &[3, 7]) }, &format!("{clusters} 0"));
-    refused(of(12, &[3]), &format!("{clusters} 1"));
-    refused(of(12, &[3, 5, 7]), &format!("{clusters} 3"));
+    refused(AdaptiveWeights { clusters: Vec::new(), ..built(12, &[3, 7]) }, &format!("{clusters} 0"));
+    refused(built(12, &[3]), &format!("{clusters} 1"));
+    refused(built(12, &[3, 5, 7]), &format!("{clusters} 3"));
     let columns =
-        |of: &str, count: usize| format!("{of} of layer `adaptive_softmax`: expected {count} classes");
-    refused(AdaptiveWeights { head: of(12, &[4, 7]).head, ..of(12, &[3, 7]) }, &columns("head", 5));
-    refused(of(13, &[3, 8]), &columns("cluster 1", 4));
-    refused(of(13, &[3, 7]), &columns("cluster 2", 5));
+        |built: &str, count: usize| format!("{built} of layer `adaptive_softmax`: expected {count} classes");
+    refused(AdaptiveWeights { head: built(12, &[4, 7]).head, ..built(12, &[3, 7]) }, &columns("head", 5));
+    refused(built(13, &[3, 8]), &columns("cluster 1", 4));
+    refused(built(13, &[3, 7]), &columns("cluster 2", 5));
     // Cutoffs are checked for given weights, too.
-    let unordered = net.layer_with(AdaptiveSoftmax::new(12, &[7, 3]), of(12, &[3, 7]));
+    let unordered = net.layer_with(AdaptiveSoftmax::new(12, &[7, 3]), built(12, &[3, 7]));
     let error = unordered.of(x).refused().to_string();
     assert!(error.contains("classes of layer `adaptive_softmax`: expected cutoffs that ascend"), "{error}");
     let error = net.layer(AdaptiveSoftmax::new(12, &[3]).divide(0)).of(x).refused().to_string();
     assert!(error.contains("`divide` of layer `adaptive_softmax`: expected at least 1, got 0"), "{error}");
-    let fits = net.layer_with(AdaptiveSoftmax::new(12, &[3, 7]), of(12, &[3, 7]));
+    let fits = net.layer_with(AdaptiveSoftmax::new(12, &[3, 7]), built(12, &[3, 7]));
     assert!(net.spec(fits.of(x)).is_some() && net.spec(fits.loss(x, labels)).is_some());
 }

@@ -254,9 +254,9 @@ impl Lod {
         let n = self.sequences();
         match sequences.iter().position(|&i| i >= n) {
             None => Ok(()),
-            Some(place) => {
-                let what = format!("sequence at place {place}");
-                Err(Error::new(what, format!("a number below {n}"), sequences[place].to_string()))
+            Some(index) => {
+                let what = format!("sequence at place {index}");
+                Err(Error::new(what, format!("a number below {n}"), sequences[index].to_string()))
             }
         }
     }
@@ -274,8 +274,8 @@ impl Lod {
         let mut seen = vec![false; n];
         match order.iter().position(|&i| std::mem::replace(&mut seen[i], true)) {
             None => Ok(()),
-            Some(place) => {
-                let got = format!("{} again at place {place}", order[place]);
+            Some(index) => {
+                let got = format!("{} again at place {index}", order[index]);
                 Err(Error::new("order", format!("every sequence of 0..{n} once"), got))
             }
         }

@@ -73,11 +73,11 @@ fn counts_and_ranges() {
 
 #[test]
 fn the_first_difference_and_where_it_lies() {
-    let of = |lengths: [&[usize]; 2]| Lod::from_lengths(&lengths.map(<[usize]>::to_vec)).unwrap();
-    let lod = of([&[2, 0, 1], &[1, 3, 2]]);
+    let built = |lengths: [&[usize]; 2]| Lod::from_lengths(&lengths.map(<[usize]>::to_vec)).unwrap();
+    let lod = built([&[2, 0, 1], &[1, 3, 2]]);
     assert_eq!(lod.first_difference(&lod), None);
-    assert_eq!(lod.first_difference(&of([&[2, 0, 1], &[1, 3, 4]])), Some((1, 2, [2, 4])));
-    assert_eq!(lod.first_difference(&of([&[2, 1, 0], &[1, 3, 2]])), Some((0, 1, [0, 1])));
+    assert_eq!(lod.first_difference(&built([&[2, 0, 1], &[1, 3, 4]])), Some((1, 2, [2, 4])));
+    assert_eq!(lod.first_difference(&built([&[2, 1, 0], &[1, 3, 2]])), Some((0, 1, [0, 1])));
     let tops = |k: usize, n: usize| (0..n).map(|i| lod.top_of(k, i)).collect::<Vec<_>>();
     assert_eq!((tops(0, 3), tops(1, 3), tops(2, 6)), (vec![0, 1, 2], vec![0, 0, 2], vec![0, 0, 0, 0, 2, 2]));
 }

@@ -61,10 +61,10 @@ impl Lod {
             let deeper = front.iter().any(|node| matches!(node, SeqPos::Sequences(_)));
             let mut lengths = Vec::with_capacity(front.len());
             let mut next = Vec::new();
-            for (place, &node) in front.iter().enumerate() {
+            for (index, &node) in front.iter().enumerate() {
                 match node {
                     SeqPos::Rows(_) if deeper => {
-                        let what = format!("tree, depth {}, place {place}", level + 1);
+                        let what = format!("tree, depth {}, place {index}", level + 1);
                         let expected = "a sequence of sequences, like the other nodes at this depth";
                         return Err(Error::new(what, expected, "a leaf: the depth is ragged"));
                     }

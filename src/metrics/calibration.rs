@@ -67,12 +67,12 @@ impl CalibrationError {
 impl RunningMetric<CalibrationError> {
     /// Returns the bins that have rows, by ascending probability, for a reliability diagram.
     pub fn reliability(&self) -> Vec<CalibrationBin> {
-        let of = |bin: &[f64]| CalibrationBin {
+        let point = |bin: &[f64]| CalibrationBin {
             rows: bin[0] as u64,
             confidence: bin[1] / bin[0],
             accuracy: bin[2] / bin[0],
         };
-        self.sums().chunks_exact(3).filter(|bin| bin[0] > 0.0).map(of).collect()
+        self.sums().chunks_exact(3).filter(|bin| bin[0] > 0.0).map(point).collect()
     }
 }
 
@@ -88,15 +88,15 @@ impl Metric for CalibrationError {
         let numbers = numbers.as_slice::<f64>()?;
         let (mut found, count) = (Vec::with_capacity(rows.len()), self.bins);
         for row in &rows {
-            let of = &numbers[row.number * classes..(row.number + 1) * classes];
-            let guess = row.guess.filter(|&guess| of[guess as usize].is_finite());
+            let row_scores = &numbers[row.number * classes..(row.number + 1) * classes];
+            let guess = row.guess.filter(|&guess| row_scores[guess as usize].is_finite());
             let Some(guess) = guess else {
                 let what = format!("metric `{}`", self.name);
                 let expected = "logits that are numbers, the largest of them finite";
-                return Err(Error::new(what, expected, format!("{of:?}")).row(row.number));
+                return Err(Error::new(what, expected, format!("{row_scores:?}")).row(row.number));
             };
-            let most = of[guess as usize];
-            let probability = 1.0 / of.iter().map(|x| (x - most).exp()).sum::<f64>();
+            let most = row_scores[guess as usize];
+            let probability = 1.0 / row_scores.iter().map(|x| (x - most).exp()).sum::<f64>();
             let bin = ((probability * count as f64) as usize).min(count - 1);
             found.push((bin, probability, f64::from(u8::from(guess == row.label))));
         }

@@ -41,8 +41,8 @@ impl ChrF {
     }
 
     fn of(found: &[char], reference: &[char]) -> Self {
-        let mut of = Self::default();
-        for (n, sums) in (1..).zip(of.sums.chunks_exact_mut(3)) {
+        let mut counts = Self::default();
+        for (n, sums) in (1..).zip(counts.sums.chunks_exact_mut(3)) {
             let mut left: HashMap<&[char], u64> = HashMap::new();
             reference.windows(n).for_each(|gram| *left.entry(gram).or_default() += 1);
             let both = found.windows(n).filter(|gram| match left.get_mut(gram) {
@@ -60,7 +60,7 @@ impl ChrF {
                 *sum = count as f64;
             }
         }
-        of
+        counts
     }
 
     /// Returns the score of all texts together; 0 if no n-gram of a text is in its reference.

@@ -84,7 +84,7 @@ impl RunningMetric<ChunkF1> {
 }
 
 fn total(sums: &[f64]) -> [f64; 3] {
-    let add = |total: [f64; 3], of: &[f64]| [0, 1, 2].map(|i| total[i] + of[i]);
+    let add = |total: [f64; 3], counts: &[f64]| [0, 1, 2].map(|i| total[i] + counts[i]);
     sums.chunks_exact(3).fold([0.0; 3], add)
 }
 
@@ -100,8 +100,11 @@ impl Metric for ChunkF1 {
         };
         let (Some(lod), true) = (there.lod(), found.lod() == there.lod() && found.rows() == there.rows())
         else {
-            let of = |tags: &Variable| tags.lod().map_or_else(|| "none".to_owned(), |lod| lod.to_string());
-            return Err(wrong("tags in the same sequences", format!("LoD {} and {}", of(found), of(there))));
+            let shown = |tags: &Variable| tags.lod().map_or_else(|| "none".to_owned(), |lod| lod.to_string());
+            return Err(wrong(
+                "tags in the same sequences",
+                format!("LoD {} and {}", shown(found), shown(there)),
+            ));
         };
         let (tags, scheme) = (Arc::clone(&self.tags), self.scheme);
         let named =
@@ -109,8 +112,8 @@ impl Metric for ChunkF1 {
         let (found, there) = (named(found)?, named(there)?);
         for words in lod.offsets().windows(2).map(|pair| pair[0]..pair[1]) {
             for (kind, counts) in counted(scheme, ChunkRule::Lenient, &found[words.clone()], &there[words])? {
-                let place = self.kinds.binary_search_by(|known| known.as_str().cmp(kind)).ok();
-                let sums = place.and_then(|kind| sums.get_mut(3 * kind..3 * kind + 3));
+                let index = self.kinds.binary_search_by(|known| known.as_str().cmp(kind)).ok();
+                let sums = index.and_then(|kind| sums.get_mut(3 * kind..3 * kind + 3));
                 sums.into_iter().flatten().zip(counts).for_each(|(sum, count)| *sum += count);
             }
         }
@@ -193,11 +196,11 @@ fn named<'a>(metric: &str, ids: &Variable, tags: &'a [String]) -> Result<Vec<&'a
         return Err(Error::new("tags", "whole numbers", ids.dtype().to_string()));
     }
     let ids = ids.storage().as_dense()?.cast(DType::I64);
-    let of = |(row, &id): (usize, &i64)| {
+    let tag_name = |(row, &id): (usize, &i64)| {
         let tag = usize::try_from(id).ok().and_then(|id| tags.get(id)).map(String::as_str);
         tag.ok_or_else(|| Error::new("tag", format!("0 to below {}", tags.len()), id.to_string()).row(row))
     };
-    ids.as_slice::<i64>()?.iter().enumerate().map(of).collect()
+    ids.as_slice::<i64>()?.iter().enumerate().map(tag_name).collect()
 }
 
 #[cfg(test)]

@@ -409,14 +409,14 @@ impl LabelledLogits {
 /// Returns the index of the first largest number; `None` if a number is NaN or there is none.
 fn largest<T: PartialOrd + Copy>(logits: &[T]) -> Option<i64> {
     let mut best = None;
-    for (place, x) in logits.iter().enumerate() {
+    for (index, x) in logits.iter().enumerate() {
         match best {
             _ if x.partial_cmp(x).is_none() => return None,
             Some((_, most)) if x <= most => {}
-            _ => best = Some((place as i64, x)),
+            _ => best = Some((index as i64, x)),
         }
     }
-    best.map(|(place, _)| place)
+    best.map(|(index, _)| index)
 }
 
 /// Returns `part / whole`, or 0 if `whole` is 0.

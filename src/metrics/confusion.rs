@@ -73,8 +73,8 @@ impl Metric for ConfusionMatrix {
         let rows = self.classified.rows_of(&self.name, values, classes)?;
         for row in rows {
             let label = row.label as usize;
-            let place = row.guess.map_or(classes * classes + label, |guess| label * classes + guess as usize);
-            sums[place] += 1.0;
+            let index = row.guess.map_or(classes * classes + label, |guess| label * classes + guess as usize);
+            sums[index] += 1.0;
         }
         Ok(())
     }

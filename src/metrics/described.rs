@@ -94,8 +94,8 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
     let MetricDesc { name, kind, attributes, .. } = desc;
     let vars = variables_of(desc, program)?;
     let shown = LossFigure::ALL.into_iter().find(|(_, name)| name == kind).map(|(shown, _)| shown);
-    if let (Some(shown), Some(&of)) = (shown, vars.first()) {
-        let loss = Loss { shown, ..Loss::of_program(program, registry, of) };
+    if let (Some(shown), Some(&losses)) = (shown, vars.first()) {
+        let loss = Loss { shown, ..Loss::of_program(program, registry, losses) };
         if attributes.get(FORMULA).is_some() {
             loss.refused()?;
             return Ok(Box::new(loss.named(name)));

@@ -45,9 +45,10 @@ pub struct MeanError {
 }
 
 impl MeanError {
-    fn new(of: Deviation, found: Var, wanted: Var) -> Self {
-        let name = Deviation::ALL.into_iter().find(|(known, _)| *known == of).map_or("", |(_, name)| name);
-        Self { name: name.to_owned(), found, wanted, of }
+    fn new(deviation: Deviation, found: Var, wanted: Var) -> Self {
+        let name =
+            Deviation::ALL.into_iter().find(|(known, _)| *known == deviation).map_or("", |(_, name)| name);
+        Self { name: name.to_owned(), found, wanted, of: deviation }
     }
 
     /// Makes the mean absolute error: the mean of |found − wanted|, for floats of equal shape.
@@ -67,8 +68,8 @@ impl MeanError {
 
     /// Returns the metric with the name `kind` in files; `None` if no regression error has this name.
     pub(super) fn of_kind(kind: &str, found: Var, wanted: Var) -> Option<Self> {
-        let (of, _) = Deviation::ALL.into_iter().find(|(_, name)| *name == kind)?;
-        Some(Self::new(of, found, wanted))
+        let (deviation, _) = Deviation::ALL.into_iter().find(|(_, name)| *name == kind)?;
+        Some(Self::new(deviation, found, wanted))
     }
 
     options_of_metric! { "`mean absolute error` and so on" }
@@ -86,7 +87,7 @@ impl Metric for MeanError {
         };
         // The shapes `[rows]` and `[rows, 1]` are equivalent, so only the number of rows and the total number of
         // elements are compared.
-        let numbers = |of: &Variable| of.shape().iter().product::<usize>();
+        let numbers = |variable: &Variable| variable.shape().iter().product::<usize>();
         if (found.rows(), numbers(found)) != (wanted.rows(), numbers(wanted)) {
             let got = format!("shapes {:?} and {:?}", found.shape(), wanted.shape());
             return Err(wrong("numbers of the same shape", got));
@@ -95,7 +96,8 @@ impl Metric for MeanError {
         if let Some(other) = values.iter().find(|value| !value.dtype().is_float()) {
             return Err(wrong("floats", other.dtype().to_string()));
         }
-        let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
+        let floats =
+            |variable: &Variable| -> Result<Dense> { Ok(variable.storage().as_dense()?.cast(DType::F64)) };
         let (found, wanted) = (floats(found)?, floats(wanted)?);
         let pairs = found.as_slice::<f64>()?.iter().zip(wanted.as_slice::<f64>()?);
         let error = |(a, b): (&f64, &f64)| {
@@ -112,6 +114,6 @@ impl Metric for MeanError {
     }
 
     fn kind(&self) -> Option<&'static str> {
-        Deviation::ALL.into_iter().find(|(of, _)| *of == self.of).map(|(_, name)| name)
+        Deviation::ALL.into_iter().find(|(deviation, _)| *deviation == self.of).map(|(_, name)| name)
     }
 }

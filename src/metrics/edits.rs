@@ -17,15 +17,15 @@ pub(super) fn pairs(metric: &str, values: &[Variable]) -> Result<Vec<[Vec<i64>; 
     let [found, reference] = values else {
         return Err(wrong("predicted sequences and reference sequences", format!("{} values", values.len())));
     };
-    let parts = |of: &Variable| -> Result<Vec<Vec<i64>>> {
-        one_a_row(metric, of)?;
-        let (Some(lod), false) = (of.lod(), of.dtype().is_float()) else {
+    let parts = |variable: &Variable| -> Result<Vec<Vec<i64>>> {
+        one_a_row(metric, variable)?;
+        let (Some(lod), false) = (variable.lod(), variable.dtype().is_float()) else {
             return Err(wrong(
                 "sequences of whole numbers",
-                format!("{} with {} levels", of.dtype(), of.lod().map_or(0, |lod| lod.levels())),
+                format!("{} with {} levels", variable.dtype(), variable.lod().map_or(0, |lod| lod.levels())),
             ));
         };
-        let ids = of.storage().as_dense()?.cast(DType::I64);
+        let ids = variable.storage().as_dense()?.cast(DType::I64);
         let ids = ids.as_slice::<i64>()?;
         Ok(lod.offsets().windows(2).map(|pair| ids[pair[0]..pair[1]].to_vec()).collect())
     };

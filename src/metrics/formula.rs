@@ -79,10 +79,10 @@ impl Formula {
             leaves.push(leaf);
             Ok::<(), Error>(())
         };
-        for &TotalVar { var, of, kind } in &terms.totals {
+        for &TotalVar { var, of: counted, kind } in &terms.totals {
             match kind {
                 Total::Sum => leaf(var, var, Counts::Nothing)?,
-                Total::Mean => leaf(var, of, Counts::Numbers)?,
+                Total::Mean => leaf(var, counted, Counts::Numbers)?,
             }
         }
         terms.givens.iter().try_for_each(|&given| match program.var(given).spec() {

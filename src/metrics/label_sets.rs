@@ -116,8 +116,8 @@ impl LabelSetF1 {
         Self::made([probabilities, targets], Some(labels), threshold, grid)
     }
 
-    fn made(of: [Var; 2], labels: Option<usize>, threshold: LabelThreshold, grid: Vec<f64>) -> Self {
-        let [scores, targets] = of;
+    fn made(vars: [Var; 2], labels: Option<usize>, threshold: LabelThreshold, grid: Vec<f64>) -> Self {
+        let [scores, targets] = vars;
         Self { name: "micro F1".to_owned(), scores, targets, labels, threshold, grid }
     }
 
@@ -145,15 +145,15 @@ impl LabelSetF1 {
                     at_middle = counts;
                 }
                 // The thresholds from `at` to `top` have equal guesses; the middle one suits other rows best.
-                let (f1, place) = (counts.f1(), (at + top) / 2);
+                let (f1, index) = (counts.f1(), (at + top) / 2);
                 let better = best.is_none_or(|(known, old, _): (f64, usize, _)| {
-                    f1 > known || (f1 == known && place.abs_diff(middle) < old.abs_diff(middle))
+                    f1 > known || (f1 == known && index.abs_diff(middle) < old.abs_diff(middle))
                 });
                 if (at == 0 || scores(at) > 0.0) && f1 > 0.0 && better {
-                    best = Some((f1, place, counts));
+                    best = Some((f1, index, counts));
                 }
             }
-            best.map_or((middle, at_middle), |(_, place, counts)| (place, counts))
+            best.map_or((middle, at_middle), |(_, index, counts)| (index, counts))
         })
     }
 }
@@ -195,7 +195,8 @@ impl Metric for LabelSetF1 {
         if let Some(labels) = self.labels.filter(|labels| *labels != width) {
             return Err(wrong(&format!("probabilities of {labels} labels"), width.to_string()));
         }
-        let floats = |of: &Variable| -> Result<Dense> { Ok(of.storage().as_dense()?.cast(DType::F64)) };
+        let floats =
+            |variable: &Variable| -> Result<Dense> { Ok(variable.storage().as_dense()?.cast(DType::F64)) };
         let (scores, targets) = (floats(scores)?, floats(targets)?);
         let per_label = self.threshold == LabelThreshold::PerLabel;
         for (at, (score, target)) in
@@ -204,8 +205,8 @@ impl Metric for LabelSetF1 {
             // A NaN reaches no threshold.
             let reached = self.grid.partition_point(|threshold| score >= threshold);
             let group = if per_label { at % width } else { 0 };
-            let place = group * (self.grid.len() + 1) + reached;
-            let sum = sums.get_mut(2 * place + usize::from(*target <= 0.5));
+            let index = group * (self.grid.len() + 1) + reached;
+            let sum = sums.get_mut(2 * index + usize::from(*target <= 0.5));
             sum.into_iter().for_each(|sum| *sum += 1.0);
         }
         Ok(())

@@ -302,13 +302,13 @@ impl Loss {
             return Self::made(losses, LossValues::Rows(None));
         }
         let formula = Formula::of(program, registry, losses.id(), var);
-        let one_a_row = |of: &Var| {
+        let one_a_row = |losses_var: &Var| {
             program
-                .spec(of.id())
+                .spec(losses_var.id())
                 .is_ok_and(|spec| spec.batched() && spec.width() == 1 && spec.shape.len() <= 2)
         };
         match formula.as_ref().ok().and_then(Formula::mean_of).filter(one_a_row) {
-            Some(of) => Self::made(of, LossValues::Rows(Some(losses))),
+            Some(losses_var) => Self::made(losses_var, LossValues::Rows(Some(losses))),
             None => Self::made(losses, LossValues::Batch(formula.map(Arc::new))),
         }
     }

@@ -56,11 +56,12 @@ impl Metric for TopK {
         let numbers = logits.storage().as_dense()?.cast(DType::F64);
         let numbers = numbers.as_slice::<f64>()?;
         let hit = |row: &&super::classes::Row| {
-            let of = &numbers[row.number * classes..(row.number + 1) * classes];
+            let row_scores = &numbers[row.number * classes..(row.number + 1) * classes];
             let label = row.label as usize;
-            let own = of[label];
+            let own = row_scores[label];
             let before = |(class, x): (usize, &f64)| *x > own || (*x == own && class < label);
-            !of.iter().any(|x| x.is_nan()) && of.iter().enumerate().filter(|&at| before(at)).count() < self.k
+            !row_scores.iter().any(|x| x.is_nan())
+                && row_scores.iter().enumerate().filter(|&at| before(at)).count() < self.k
         };
         sums[0] += rows.iter().filter(hit).count() as f64;
         sums[1] += rows.len() as f64;
@@ -161,10 +162,10 @@ impl Metric for RocAuc {
         let numbers = numbers.as_slice::<f64>()?;
         let mut bins = Vec::with_capacity(rows.len());
         for row in &rows {
-            let of = &numbers[row.number * classes..(row.number + 1) * classes];
-            let bin = Self::bin(of, self.class);
-            let bin =
-                bin.ok_or_else(|| wrong("scores that are numbers", format!("{of:?}")).row(row.number))?;
+            let row_scores = &numbers[row.number * classes..(row.number + 1) * classes];
+            let bin = Self::bin(row_scores, self.class);
+            let bin = bin
+                .ok_or_else(|| wrong("scores that are numbers", format!("{row_scores:?}")).row(row.number))?;
             bins.push(if row.label == self.class as i64 { bin } else { Self::BINS + bin });
         }
         bins.into_iter().for_each(|bin| sums[bin] += 1.0);

@@ -48,11 +48,11 @@ const CUTS: [&[&[usize]]; 3] = [&[&[23]], &[&[1, 0, 4], &[], &[0], &[17, 1]], &[
 fn check(metric: impl Metric + Clone, value: &dyn Fn(usize, usize) -> Vec<Variable>, expected: f64) {
     let new = || running(metric.clone());
     assert_eq!(new().value(), 0.0, "without a batch");
-    for cut in CUTS {
+    for bounds in CUTS {
         let mut whole = new();
-        stream(&mut whole, cut, value);
+        stream(&mut whole, bounds, value);
         let got = whole.value();
-        assert!((got - expected).abs() < 1e-9, "{} of {cut:?}: {got}, expected {expected}", metric.name());
+        assert!((got - expected).abs() < 1e-9, "{} of {bounds:?}: {got}, expected {expected}", metric.name());
     }
     // Sums over some of the batches are merged with the sums over the others.
     let (mut first, mut rest) = (new(), new());
@@ -69,8 +69,8 @@ fn running<M: Metric>(metric: M) -> RunningMetric<M> {
 fn guesses(logits: &Array2<f32>) -> Vec<Option<i64>> {
     let guess = |row: ndarray::ArrayView1<'_, f32>| {
         let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let place = row.iter().position(|&x| x == most).map(|c| c as i64);
-        place.filter(|_| !row.iter().any(|x| x.is_nan()))
+        let index = row.iter().position(|&x| x == most).map(|c| c as i64);
+        index.filter(|_| !row.iter().any(|x| x.is_nan()))
     };
     logits.rows().into_iter().map(guess).collect()
 }
@@ -79,8 +79,8 @@ fn guesses(logits: &Array2<f32>) -> Vec<Option<i64>> {
 fn classification_is_that_of_all_rows_at_once() {
     let ((logits, labels), (x, y)) = (rows(), vars());
     let part = |from: usize, to: usize| {
-        let cut = logits.slice(ndarray::s![from..to, ..]).to_owned();
-        vec![Variable::dense(cut), Variable::dense(Array1::from(labels[from..to].to_vec()))]
+        let piece = logits.slice(ndarray::s![from..to, ..]).to_owned();
+        vec![Variable::dense(piece), Variable::dense(Array1::from(labels[from..to].to_vec()))]
     };
     let pairs: Vec<(i64, Option<i64>)> = labels.iter().copied().zip(guesses(&logits)).collect();
     assert!(pairs.iter().any(|p| p.1.is_none()) && pairs.iter().any(|p| p.1 == Some(3)));
@@ -94,11 +94,11 @@ fn classification_is_that_of_all_rows_at_once() {
     // Computes F1 from precision and recall, by the textbook definition.
     let f1 = |pairs: &[(i64, Option<i64>)], class: i64| {
         let hits = pairs.iter().filter(|p| p.0 == class && p.1 == Some(class)).count() as f64;
-        let (of, as_) = (
+        let (update, as_) = (
             pairs.iter().filter(|p| p.0 == class).count() as f64,
             pairs.iter().filter(|p| p.1 == Some(class)).count() as f64,
         );
-        let (recall, precision) = (hits / of.max(1.0), hits / as_.max(1.0));
+        let (recall, precision) = (hits / update.max(1.0), hits / as_.max(1.0));
         if hits > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 }
     };
     for class in 0..4 {
@@ -127,8 +127,8 @@ fn ranks_and_probabilities_are_those_of_all_rows_at_once() {
     logits[[5, 2]] = 1.25;
     logits[[7, 1]] = logits[[7, 0]]; // two equal logits
     let part = |from: usize, to: usize| {
-        let cut = logits.slice(ndarray::s![from..to, ..]).to_owned();
-        vec![Variable::dense(cut), Variable::dense(Array1::from(labels[from..to].to_vec()))]
+        let piece = logits.slice(ndarray::s![from..to, ..]).to_owned();
+        vec![Variable::dense(piece), Variable::dense(Array1::from(labels[from..to].to_vec()))]
     };
     for k in 0..5 {
         // Finds the hits by sorting; a stable sort keeps the earlier of two equal scores first.
@@ -245,7 +245,7 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
     assert!(error.contains("scores that are numbers") && auc.sums().iter().sum::<f64>() == 2.0, "{error}");
     // With several classes, the score is infinite if the class or another class is certain, or if all other classes are
     // impossible.
-    let of = |scores: [f32; 3]| {
+    let value_of = |scores: [f32; 3]| {
         [Variable::dense(ndarray::arr2(&[scores])), Variable::dense(ndarray::array![1i64])]
     };
     let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
@@ -260,11 +260,11 @@ fn the_area_under_the_curve_is_the_share_of_pairs_in_order() {
         ([0.0, 0.0, low], RocAuc::BINS / 2),
     ] {
         let mut auc = running(RocAuc::new(x, y, 1));
-        auc.update(&of(scores), 1).unwrap();
+        auc.update(&value_of(scores), 1).unwrap();
         assert_eq!(auc.sums().iter().position(|&rows| rows > 0.0), Some(bin), "{scores:?}");
     }
     for scores in [[low; 3], [high; 3], [high, high, 0.0], [high, 0.0, f32::NAN], [low, f32::NAN, low]] {
-        let error = running(RocAuc::new(x, y, 1)).update(&of(scores), 1).unwrap_err().to_string();
+        let error = running(RocAuc::new(x, y, 1)).update(&value_of(scores), 1).unwrap_err().to_string();
         assert!(error.contains("scores that are numbers"), "{error}");
     }
     let error = running(RocAuc::new(x, y, 2)).update(&sure(1.0, 1), 1).unwrap_err().to_string();
@@ -277,21 +277,22 @@ fn errors_of_numbers_are_those_of_all_rows_at_once() {
     let found: Vec<f32> = (0..46).map(|i| (i * 7 % 11) as f32 / 4.0).collect();
     let wanted: Vec<f32> = (0..46).map(|i| (i * 5 % 13) as f32 / 4.0).collect();
     let part = |from: usize, to: usize| {
-        let of =
+        let error_of =
             |all: &[f32]| Array2::from_shape_vec((to - from, 2), all[2 * from..2 * to].to_vec()).unwrap();
-        vec![Variable::dense(of(&found)), Variable::dense(of(&wanted))]
+        vec![Variable::dense(error_of(&found)), Variable::dense(error_of(&wanted))]
     };
-    let mean =
-        |of: fn(f64) -> f64| found.iter().zip(&wanted).map(|(a, b)| of(f64::from(a - b))).sum::<f64>() / 46.0;
+    let mean = |error_of: fn(f64) -> f64| {
+        found.iter().zip(&wanted).map(|(a, b)| error_of(f64::from(a - b))).sum::<f64>() / 46.0
+    };
     check(MeanError::absolute(x, y), &part, mean(f64::abs));
     check(MeanError::squared(x, y), &part, mean(|d| d * d));
     check(MeanError::root_squared(x, y), &part, mean(|d| d * d).sqrt());
     let mut error = running(MeanError::absolute(x, y));
     let one = |rows: usize| Variable::dense(Array1::<f32>::zeros(rows));
-    let said = error.update(&[one(2), one(3)], 1).unwrap_err().to_string();
-    assert!(said.contains("numbers of the same shape, got shapes [2] and [3]"), "{said}");
-    let said = error.update(&[one(2), Variable::dense(Array1::<i64>::zeros(2))], 1).unwrap_err().to_string();
-    assert!(said.contains("floats, got i64") && error.sums() == [0.0, 0.0], "{said}");
+    let text = error.update(&[one(2), one(3)], 1).unwrap_err().to_string();
+    assert!(text.contains("numbers of the same shape, got shapes [2] and [3]"), "{text}");
+    let text = error.update(&[one(2), Variable::dense(Array1::<i64>::zeros(2))], 1).unwrap_err().to_string();
+    assert!(text.contains("floats, got i64") && error.sums() == [0.0, 0.0], "{text}");
 }
 
 #[test]
@@ -383,9 +384,11 @@ fn what_does_not_fit_is_refused_and_leaves_the_sums() {
         |x, y| Box::new(RocAuc::new(x, y, 1)),
         |x, y| Box::new(Recall::new(x, y, 4, Average::Macro)),
     ];
-    for (label, of) in kinds.iter().flat_map(|of| [(-1, of), (4, of), (i64::MIN, of)]) {
+    for (label, kind_of) in
+        kinds.iter().flat_map(|kind_of| [(-1, kind_of), (4, kind_of), (i64::MIN, kind_of)])
+    {
         let expected = format!("of row 1: expected labels of 0 to below 4, got {label}");
-        let metric = of(x, y);
+        let metric = kind_of(x, y);
         refuse(&*metric, &[logits(), labels(0, label)], &expected);
         refuse(&*metric, &[logits(), labels(0, label)], metric.name());
     }
@@ -440,19 +443,19 @@ fn rows_of_other_sequences_are_refused_by_all_that_compare_rows() {
 #[test]
 fn logits_without_a_softmax_have_no_calibration() {
     let (x, y) = vars();
-    let of = |scores: [f32; 2]| {
+    let score = |scores: [f32; 2]| {
         [Variable::dense(ndarray::arr2(&[[0.0, 0.0], scores])), Variable::dense(ndarray::array![0i64, 1])]
     };
     let (low, high) = (f32::NEG_INFINITY, f32::INFINITY);
     let mut error = running(CalibrationError::new(x, y));
     for scores in [[high, 0.0], [high, high], [low, low], [0.0, f32::NAN]] {
-        let refused = error.update(&of(scores), 1).unwrap_err();
-        let said = refused.to_string();
-        assert!(said.contains("logits that are numbers, the largest of them finite"), "{said}");
-        assert!(said.contains("row 1") && error.sums().iter().all(|&sum| sum == 0.0), "{said}");
+        let refused = error.update(&score(scores), 1).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("logits that are numbers, the largest of them finite"), "{text}");
+        assert!(text.contains("row 1") && error.sums().iter().all(|&sum| sum == 0.0), "{text}");
     }
     // If a class is impossible, the softmax is computed over the other classes.
-    error.update(&of([low, 0.0]), 1).unwrap();
+    error.update(&score([low, 0.0]), 1).unwrap();
     assert_eq!(error.sums().iter().sum::<f64>(), 2.0 + 1.5 + 2.0);
 }
 
@@ -485,11 +488,11 @@ fn an_error_rate_without_reference_tokens_is_undefined() {
     let net = Builder::with_registry(Registry::empty());
     let [found, reference] = ["found", "reference"].map(|name| net.feed(name, DType::I64, &[], 1));
     let mut rate = running(ErrorRate::new(found, reference));
-    let of = |ids: [Vec<i64>; 2]| Variable::from_sequences(&ids).unwrap();
-    rate.update(&[of([vec![1, 2], vec![3]]), of([vec![], vec![]])], 2).unwrap();
+    let sequences = |ids: [Vec<i64>; 2]| Variable::from_sequences(&ids).unwrap();
+    rate.update(&[sequences([vec![1, 2], vec![3]]), sequences([vec![], vec![]])], 2).unwrap();
     assert!(rate.value().is_nan());
     assert_eq!(rate.table().as_deref(), Some("3 insertions, 0 tokens in the references\n"));
-    rate.update(&[of([vec![], vec![4]]), of([vec![], vec![4, 5]])], 2).unwrap();
+    rate.update(&[sequences([vec![], vec![4]]), sequences([vec![], vec![4, 5]])], 2).unwrap();
     assert_eq!((rate.value(), rate.table()), (2.0, None));
 }
 
@@ -508,9 +511,9 @@ fn thresholds_of_labels_give_the_value() {
         metric.update(&values, 3).unwrap();
         let thresholds = metric.thresholds();
         assert_eq!(thresholds.len(), count, "{rule}");
-        let of =
+        let score =
             |((_, label), p): &((usize, usize), &f32)| **p >= thresholds[label.min(&(count - 1)).to_owned()];
-        let guesses: Vec<_> = probabilities.indexed_iter().filter(of).map(|(at, _)| targets[at]).collect();
+        let guesses: Vec<_> = probabilities.indexed_iter().filter(score).map(|(at, _)| targets[at]).collect();
         let hits = guesses.iter().sum::<f32>();
         assert_eq!(metric.value(), f64::from(2.0 * hits) / (5.0 + guesses.len() as f64), "{rule}");
     }

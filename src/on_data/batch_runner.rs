@@ -246,7 +246,7 @@ fn alike(program: &Program) -> Vec<([String; 2], usize)> {
     let feeds: Vec<_> = feeds.filter_map(|(_, v)| Some((&v.name, &v.spec()?.lod))).collect();
     let shared = |a: &Levels, b: &Levels| a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let pair = |(i, (name, lod)): (usize, &(&String, &Levels))| {
-        let before = feeds[..i].iter().rev().map(|(before, of)| (before, shared(of, lod)));
+        let before = feeds[..i].iter().rev().map(|(before, other)| (before, shared(other, lod)));
         let (before, levels) = before.max_by_key(|(_, levels)| *levels)?;
         (levels > 0).then(|| ([(*before).clone(), (*name).clone()], levels))
     };

@@ -76,13 +76,14 @@ impl BatchLoss {
 
     /// Returns the variables that must be fetched from the body for [`Self::read`].
     pub(crate) fn wanted(&self) -> impl Iterator<Item = VarId> {
-        let counts = self.terms.totals.iter().map(|total| total.of).filter(|&of| !self.counts_rows(of));
+        let counts =
+            self.terms.totals.iter().map(|total| total.of).filter(|&counted| !self.counts_rows(counted));
         self.terms.totals.iter().map(|total| total.var).chain(counts)
     }
 
-    /// Returns whether the count of a mean is the number of rows of the variable `of`. If not, the count is the value of `of`.
-    fn counts_rows(&self, of: VarId) -> bool {
-        self.body.spec(of).is_ok_and(|spec| spec.batched())
+    /// Returns whether the count of a mean is the number of rows of the variable `counted`. If not, the count is the value of `counted`.
+    fn counts_rows(&self, counted: VarId) -> bool {
+        self.body.spec(counted).is_ok_and(|spec| spec.batched())
     }
 
     /// Returns the totals of an empty batch, in which all sums are 0.

@@ -29,15 +29,15 @@ impl BatchRunner {
     pub(crate) fn measure(
         &mut self,
         scope: &mut Scope,
-        of: DataBatch<'_>,
+        fed: DataBatch<'_>,
         BatchState { carried, metrics, sums }: BatchState<'_>,
         how: impl for<'a> Fn(&'a [(VarId, &'a Variable)]) -> Run<'a>,
         then: impl FnOnce(&mut Executor) -> Result<()>,
         failed: impl Fn(&mut Scope, &Run<'_>, Error) -> Error,
     ) -> Result<()> {
-        self.run(scope, of, carried, how, then, failed)?;
+        self.run(scope, fed, carried, how, then, failed)?;
         for (metric, sums) in metrics.iter().zip(sums) {
-            self.update(&*metric.what, sums, of.batch).map_err(|e| e.called(metric.line))?;
+            self.update(&*metric.what, sums, fed.batch).map_err(|e| e.called(metric.line))?;
         }
         self.hand_on(carried)
     }
@@ -46,10 +46,10 @@ impl BatchRunner {
     pub(crate) fn infer(
         &mut self,
         scope: &mut Scope,
-        of: DataBatch<'_>,
+        fed: DataBatch<'_>,
         carry: BatchState<'_>,
     ) -> Result<()> {
-        self.measure(scope, of, carry, |feeds| Run::infer(feeds), |_| Ok(()), |_, _, e| e)
+        self.measure(scope, fed, carry, |feeds| Run::infer(feeds), |_| Ok(()), |_, _, e| e)
     }
 
     /// Adds all batches of the data to the metrics; the carried states start from zeros. Returns `false` if `stop` was set

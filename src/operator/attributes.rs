@@ -35,7 +35,7 @@ impl Literal {
     }
 
     /// Returns the literal's kind and value, for a message; a value of more than 60 characters is truncated.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         const MOST: usize = 60;
         let value = self.to_string();
         match value.char_indices().nth(MOST) {
@@ -176,7 +176,7 @@ impl<'a> LiteralRef<'a> {
     /// Returns an error about the literal; `expected` names the values that the operator accepts, such as a range.
     #[track_caller]
     pub fn mismatch(self, expected: &str) -> Error {
-        wrong(self.role, self.name, expected, self.value.told())
+        wrong(self.role, self.name, expected, self.value.shown())
     }
 
     #[track_caller]

@@ -158,7 +158,7 @@ impl Direct {
 
     /// In the pool, replaces the selected rows of an input slot by row-sparse parameters with these rows.
     fn lend_tables(&self, slot: usize, places: &[OperandPosition], pool: &mut [PooledStorage]) -> Result<()> {
-        for (_, k, start) in self.starts.iter().filter(|(of, ..)| *of == slot) {
+        for (_, k, start) in self.starts.iter().filter(|(owner, ..)| *owner == slot) {
             if let Some(&OperandPosition::Pooled(i)) = places.get(*k) {
                 pool[i] = table(self.inputs[slot][*k].storage().as_selected_rows()?, start.clone())?;
             }
@@ -185,7 +185,7 @@ impl Direct {
             let got = operand
                 .literal
                 .as_ref()
-                .map_or("a tensor".to_owned(), |l| format!("a literal, {}", l.told()));
+                .map_or("a tensor".to_owned(), |l| format!("a literal, {}", l.shown()));
             let (what, expected) = (format!("input `{}`", operand.slot), signature.inputs[slot].wanted());
             return Err(Error::of(ErrorKind::Program, what, expected, got));
         }
@@ -378,8 +378,8 @@ impl Direct {
         let mut out = Vec::new();
         for (specs, places) in self.output_specs.iter().zip(&wiring.outputs) {
             let mut vars = Vec::new();
-            for (spec, place) in specs.iter().zip(places) {
-                let storage = match (place, values.next().flatten()) {
+            for (spec, position) in specs.iter().zip(places) {
+                let storage = match (position, values.next().flatten()) {
                     (_, Some(dense)) => Storage::from(dense),
                     (OperandPosition::Pooled(i), None) => stored(&pool[*i], spec)?,
                     _ => return Err(Error::new("outputs", "one output per spec", "fewer outputs")),

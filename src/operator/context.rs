@@ -72,8 +72,8 @@ pub(crate) struct Wiring {
 
 impl Wiring {
     /// Returns the location of variable `k` of a slot; notes that the slot is missing if the operator lacks it.
-    fn position(&self, of: &[Vec<OperandPosition>], slot: usize, k: usize) -> OperandPosition {
-        self.missing.slot(of, slot).get(k).copied().unwrap_or(OperandPosition::Absent)
+    fn position(&self, list: &[Vec<OperandPosition>], slot: usize, k: usize) -> OperandPosition {
+        self.missing.slot(list, slot).get(k).copied().unwrap_or(OperandPosition::Absent)
     }
 }
 
@@ -340,16 +340,16 @@ impl<'a> CallInputs<'a> {
 
     fn read<T: Plain>(
         &self,
-        place: OperandPosition,
+        position: OperandPosition,
         slots: &'static [Slot],
         specs: &[Vec<Spec>],
         (slot, k): (usize, usize),
     ) -> Result<View<'a, T>> {
-        let view = match place {
+        let view = match position {
             OperandPosition::Dense(i) => self.operands.read(i),
             _ => None,
         };
-        view.ok_or_else(|| match place {
+        view.ok_or_else(|| match position {
             OperandPosition::Absent => another::<T>(name_of(slots, slot), self.absent),
             _ => another::<T>(name_of(slots, slot), &held(specs, slot, k)),
         })
@@ -366,7 +366,7 @@ pub use prepare::Prepare;
 
 /// Returns the dtype and the storage of variable `k` of a slot as text, for a message.
 fn held(specs: &[Vec<Spec>], slot: usize, k: usize) -> String {
-    let spec = specs.get(slot).and_then(|of| of.get(k));
+    let spec = specs.get(slot).and_then(|list| list.get(k));
     spec.map_or_else(|| "nothing".to_owned(), |spec| format!("{}, {}", spec.dtype, spec.storage))
 }
 
@@ -516,7 +516,7 @@ impl<'a> Backward<'a> {
         let Call { wiring, outputs, signature, .. } = &self.call;
         match wiring.position(&wiring.output_gradients, slot, k) {
             OperandPosition::Absent => Ok(None),
-            place => self.read(place, signature.outputs, outputs, (slot, k)).map(Some).at_caller(),
+            position => self.read(position, signature.outputs, outputs, (slot, k)).map(Some).at_caller(),
         }
     }
 
@@ -526,10 +526,11 @@ impl<'a> Backward<'a> {
     /// Fails if no gradient reaches the output, or if the gradient does not hold `T`.
     #[track_caller]
     pub fn dout<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
-        self.output_gradient(slot)?.ok_or_else(|| {
+        let missing = || {
             let output = format!("output `{}`", name_of(self.call.signature.outputs, slot));
             Error::new(output, "a gradient", "none")
-        })
+        };
+        self.output_gradient(slot)?.ok_or_else(missing).at_caller()
     }
 
     /// Returns whether `backward` must compute the gradient of input slot `slot`.
@@ -539,7 +540,7 @@ impl<'a> Backward<'a> {
             .missing
             .slot(&self.call.wiring.input_gradients, slot)
             .iter()
-            .any(|(place, _)| *place != OperandPosition::Absent)
+            .any(|(position, _)| *position != OperandPosition::Absent)
     }
 
     /// Returns the view for the gradient of input slot `slot`, and whether `backward` must overwrite the view or add to it.

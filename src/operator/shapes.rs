@@ -233,21 +233,23 @@ impl<'a> InferShape<'a> {
         Ok(())
     }
 
-    /// Checks that input slot `slot` has one row per sequence of the last level of input slot `of`, and the same levels above
+    /// Checks that input slot `slot` has one row per sequence of the last level of input slot `other`, and the same levels above
     /// that level.
     ///
     /// # Errors
-    /// Fails if input slot `slot` has other rows or levels, or if input slot `of` has no LoD.
+    /// Fails if input slot `slot` has other rows or levels, or if input slot `other` has no LoD.
     #[track_caller]
-    pub fn row_for_each_sequence(&self, slot: usize, of: usize) -> Result<()> {
-        self.has_lod(of)?;
-        let (rows, sequences) = (self.input(slot), self.input(of).drop_level(self.top())?);
+    pub fn row_for_each_sequence(&self, slot: usize, other: usize) -> Result<()> {
+        self.has_lod(other)?;
+        let (rows, sequences) = (self.input(slot), self.input(other).drop_level(self.top())?);
         if rows.lod == sequences.lod && rows.rows() == sequences.rows() {
             return Ok(());
         }
-        let (name, of) = (self.name(of), self.input(of));
-        Err(self
-            .mismatch(slot, &format!("a row for each sequence of the last level of `{name}`, which is {of}")))
+        let (name, other) = (self.name(other), self.input(other));
+        Err(self.mismatch(
+            slot,
+            &format!("a row for each sequence of the last level of `{name}`, which is {other}"),
+        ))
     }
 
     /// Checks that the dtype of each variable in input slot `slot` is one of `dtypes`.

@@ -67,7 +67,7 @@ impl Signature {
     pub(crate) fn conversions(&self, inputs: &[Vec<StorageKind>]) -> Option<Vec<(usize, usize)>> {
         let every = [&[][..]];
         let kernels: &[Kernel] = if self.kernels.is_empty() { &every } else { self.kernels };
-        let of = |kernel: &Kernel| {
+        let conversion = |kernel: &Kernel| {
             let mut dense = Vec::new();
             for (slot, (declared, given)) in self.inputs.iter().zip(inputs).enumerate() {
                 let takes = kernel.get(slot).copied().unwrap_or(DENSE);
@@ -83,7 +83,7 @@ impl Signature {
             }
             Some(dense)
         };
-        kernels.iter().filter_map(of).min_by_key(Vec::len)
+        kernels.iter().filter_map(conversion).min_by_key(Vec::len)
     }
 }
 

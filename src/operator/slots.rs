@@ -27,13 +27,13 @@ impl Clone for MissingSlot {
 
 impl MissingSlot {
     /// Returns the variables of a slot; notes that the slot is missing if the operator lacks it.
-    pub(crate) fn slot<'a, T>(&self, of: &'a [Vec<T>], slot: usize) -> &'a [T] {
-        of.get(slot).map_or_else(|| self.without(slot, &[][..]), Vec::as_slice)
+    pub(crate) fn slot<'a, T>(&self, lists: &'a [Vec<T>], slot: usize) -> &'a [T] {
+        lists.get(slot).map_or_else(|| self.without(slot, &[][..]), Vec::as_slice)
     }
 
     /// Returns the spec of variable `k` of a slot; notes that the slot is missing if there is no such variable.
-    pub(crate) fn spec<'a>(&self, of: &'a [Vec<Spec>], slot: usize, k: usize) -> &'a Spec {
-        self.slot(of, slot).get(k).unwrap_or_else(|| self.without(slot, &NOTHING))
+    pub(crate) fn spec<'a>(&self, lists: &'a [Vec<Spec>], slot: usize, k: usize) -> &'a Spec {
+        self.slot(lists, slot).get(k).unwrap_or_else(|| self.without(slot, &NOTHING))
     }
 
     #[cold]

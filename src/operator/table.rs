@@ -187,23 +187,23 @@ impl RowTable {
         let numbers = self.numbers.get_mut::<T>(WHAT)?;
         places.clear();
         for (i, &id) in ids.iter().enumerate() {
-            if let Some(&place) = near.get(i)
-                && self.ids.get(place) == Some(&id)
+            if let Some(&position) = near.get(i)
+                && self.ids.get(position) == Some(&id)
             {
-                places.push(place);
+                places.push(position);
                 continue;
             }
             let next = self.ids.len();
             reserve::entries(&mut self.places, 1, "table of row places")?;
             reserve::items(&mut self.ids, 1, "table of row numbers")?;
             reserve::items(numbers, self.width, "table of rows")?;
-            let place = *self.places.entry(id).or_insert(next);
-            if place == next {
+            let position = *self.places.entry(id).or_insert(next);
+            if position == next {
                 self.ids.push(id);
                 numbers.resize((next + 1) * self.width, T::ZERO);
                 self.start.fill(id, &mut numbers[next * self.width..]);
             }
-            places.push(place);
+            places.push(position);
         }
         Ok(())
     }
@@ -222,12 +222,12 @@ impl RowTable {
     /// Fails if memory does not suffice.
     pub(crate) fn to_selected_rows(&self) -> Result<SelectedRows> {
         let mut order: Vec<usize> = (0..self.ids.len()).collect();
-        order.sort_unstable_by_key(|&place| self.ids[place]);
+        order.sort_unstable_by_key(|&position| self.ids[position]);
         let mut shape = self.dims.clone();
         if let Some(first) = shape.first_mut() {
             *first = order.len();
         }
-        let ids = order.iter().map(|&place| self.ids[place]).collect();
+        let ids = order.iter().map(|&position| self.ids[position]).collect();
         let value = match self.dtype {
             DType::F64 => self.gather::<f64>(&order, &shape),
             _ => self.gather::<f32>(&order, &shape),
@@ -238,7 +238,8 @@ impl RowTable {
     /// Returns the values of the touched rows at these positions, in the given order.
     fn gather<T: RowValue + Element>(&self, places: &[usize], shape: &[usize]) -> Result<Dense> {
         let numbers = self.numbers.get::<T>(WHAT)?;
-        let rows = places.iter().flat_map(|&place| &numbers[place * self.width..(place + 1) * self.width]);
+        let rows =
+            places.iter().flat_map(|&position| &numbers[position * self.width..(position + 1) * self.width]);
         Dense::from_vec(shape, rows.copied().collect::<Vec<T>>())
     }
 
@@ -249,8 +250,8 @@ impl RowTable {
     /// Fails if the rows have another shape or dtype. After an error, the table is unchanged.
     pub(crate) fn set(&mut self, rows: SelectedRows) -> Result<()> {
         if rows.shape() != self.dims || rows.dtype() != self.dtype {
-            let told = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");
-            let (expected, got) = (told(self.dtype, &self.dims), told(rows.dtype(), rows.shape()));
+            let described = |dtype, dims: &[usize]| format!("{dtype}{dims:?} selected_rows");
+            let (expected, got) = (described(self.dtype, &self.dims), described(rows.dtype(), rows.shape()));
             return Err(Error::new("value", expected, got));
         }
         let (ids, value) = rows.merge()?.into_parts();
@@ -259,7 +260,7 @@ impl RowTable {
             _ => self.refill::<f32>(&value)?,
         }
         self.places.clear();
-        self.places.extend(ids.iter().enumerate().map(|(place, &id)| (id, place)));
+        self.places.extend(ids.iter().enumerate().map(|(position, &id)| (id, position)));
         self.ids = ids;
         Ok(())
     }
@@ -284,7 +285,7 @@ impl<T: RowValue> TableRows<'_, T> {
     pub fn read(&self, id: i64, out: &mut [T]) {
         let width = self.table.width;
         match self.table.places.get(&id) {
-            Some(&place) => out.copy_from_slice(&self.numbers[place * width..(place + 1) * width]),
+            Some(&position) => out.copy_from_slice(&self.numbers[position * width..(position + 1) * width]),
             None => self.table.start.fill(id, out),
         }
     }

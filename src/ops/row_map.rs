@@ -44,7 +44,7 @@ pub(in crate::ops) type RowSink<'a> = &'a mut dyn FnMut(usize, Sources<'_>);
 /// The direction in which an operator moves rows.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::ops) struct Movement {
-    /// The input slot whose rows move. The slot and the output slot 0 may each take one variable or several: variable k goes to
+    /// The input slot whose rows move. The slot and the output slot 0 may each take one variable or several: variable k moves to
     /// output k, or to the only output.
     x: usize,
     uses: SourceUse,
@@ -242,7 +242,7 @@ impl<T: Plain> SourceRows<'_, T> {
     }
 }
 
-/// Returns the index of the output variable to which variable `k` goes.
+/// Returns the index of the output variable that gets the rows of variable `k`.
 fn output_of(op: &dyn RowMap, k: usize) -> usize {
     if op.signature().outputs[OUT].arity == Arity::One { 0 } else { k }
 }

@@ -45,7 +45,9 @@ pub use options::{Group, Options};
 pub use rate::RATE_SCALE;
 use rate::{LEARNING_RATE, own};
 pub(crate) use rate::{adjustable, base_rate, other_past, take_rate};
-pub use rules::*;
+pub use rules::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, OptimizerKind, RmsProp, Sgd,
+};
 pub(crate) use settle::row_selections;
 #[cfg(any(test, feature = "testing", doc))]
 pub use variants::OptimizerVariant;
@@ -215,9 +217,10 @@ fn append(
                 None => *history.insert(add_history(program)?),
             };
             inputs.push(("history", vec![history]));
-            let of = |name: &str| updated.iter().find(|(slot, _)| *slot == name).map(|&(_, var)| var);
+            let updated_var =
+                |name: &str| updated.iter().find(|(slot, _)| *slot == name).map(|&(_, var)| var);
             let states = updated.iter().filter(|(slot, _)| !["param", SETTLED].contains(slot));
-            owing.extend(of(SETTLED).map(|settled| settle::Owing {
+            owing.extend(updated_var(SETTLED).map(|settled| settle::Owing {
                 param,
                 states: states.map(|&(_, var)| var).collect(),
                 settled,

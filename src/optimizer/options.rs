@@ -185,8 +185,8 @@ impl Group {
 
     fn over(&self, attributes: Attributes) -> Attributes {
         let settings = [("rate_factor", self.rate), ("weight_decay", self.weight_decay), ("l1", self.l1)];
-        let said = settings.into_iter().filter_map(|(name, value)| Some((name, value?)));
-        let attributes = said.fold(attributes, |attributes, (name, value)| attributes.with(name, value));
+        let given = settings.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        let attributes = given.fold(attributes, |attributes, (name, value)| attributes.with(name, value));
         self.held.into_iter().fold(attributes, |attributes, steps| attributes.with("held", steps))
     }
 }

@@ -46,7 +46,7 @@ const SCALE: &str = "scale";
 /// Returns an error if no operator `learning_rate` computes `rate`, or if a variable named [`RATE_SCALE`] is not a persistent
 /// f32 scalar.
 pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
-    let at = place(program, rate)?;
+    let at = operator_index(program, rate)?;
     let spec = Spec::fixed(DType::F32, &[])?;
     let scale = match program.find(RATE_SCALE) {
         Some(known) if program.spec(known)? == &spec && program.var(known).persistable => known,
@@ -72,7 +72,7 @@ pub(crate) fn adjustable(program: &mut Program, rate: VarId) -> Result<()> {
 /// # Errors
 /// Returns an error if no operator `learning_rate` computes `rate`.
 pub(crate) fn base_rate(program: &Program, rate: VarId) -> Result<f64> {
-    program.root().ops[place(program, rate)?].attributes.float("base")
+    program.root().ops[operator_index(program, rate)?].attributes.float("base")
 }
 
 /// Copies the settings of all learning rates (base rate, schedule, scale) from the program `from` to `program`. Two operators
@@ -109,9 +109,9 @@ pub(crate) fn other_past(ours: &Program, theirs: &Program, steps: u64) -> Result
     let compared = (0..steps).step_by((steps >> 16) as usize + 1).chain(steps.checked_sub(1));
     let pairs = ours.root().ops.iter().zip(&theirs.root().ops);
     for (ours, theirs) in pairs.filter(|(a, b)| a.kind == LEARNING_RATE && b.kind == LEARNING_RATE) {
-        let of =
+        let shown =
             |op: &OpDesc| Ok::<_, Error>((Schedule::parse(&op.attributes)?, op.attributes.float("base")?));
-        let ((new, new_base), (old, old_base)) = (of(ours)?, of(theirs)?);
+        let ((new, new_base), (old, old_base)) = (shown(ours)?, shown(theirs)?);
         let far = |a: f64, b: f64| (a - b).abs() > 1e-9 * a.abs().max(b.abs());
         let shares = |s: u64| far(new.rate(new_base, s) * old_base, old.rate(old_base, s) * new_base);
         let rates = |s: u64| far(new.rate(old_base, s), old.rate(old_base, s));
@@ -122,7 +122,7 @@ pub(crate) fn other_past(ours: &Program, theirs: &Program, steps: u64) -> Result
     Ok(None)
 }
 
-fn place(program: &Program, rate: VarId) -> Result<usize> {
+fn operator_index(program: &Program, rate: VarId) -> Result<usize> {
     let computes = |op: &OpDesc| op.kind == LEARNING_RATE && op.writes().any(|var| var == rate);
     program.root().ops.iter().position(computes).ok_or_else(|| {
         let expected = "a variable that the operator `learning_rate` computes";

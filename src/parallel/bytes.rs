@@ -70,10 +70,10 @@ impl Message {
 
     /// Writes some of the rows in selected rows, with their row numbers; `places` are the positions of the rows to write.
     pub(crate) fn rows(&mut self, rows: &SelectedRows, places: &[usize]) -> Result<()> {
-        let ids: Vec<i64> = places.iter().map(|&place| rows.row_ids()[place]).collect();
+        let ids: Vec<i64> = places.iter().map(|&index| rows.row_ids()[index]).collect();
         self.ids(&ids, rows.height());
         let width = rows.value().width();
-        places.iter().try_for_each(|&place| self.numbers(rows.value(), place * width..(place + 1) * width))
+        places.iter().try_for_each(|&index| self.numbers(rows.value(), index * width..(index + 1) * width))
     }
 }
 
@@ -112,8 +112,8 @@ impl<'a> Reader<'a> {
         }
         to.fill(0.0);
         for _ in 0..self.count()? {
-            let (place, sum) = (self.number()?, f64::from_bits(self.number()?));
-            *to.get_mut(place as usize).ok_or_else(foreign)? = sum;
+            let (index, sum) = (self.number()?, f64::from_bits(self.number()?));
+            *to.get_mut(index as usize).ok_or_else(foreign)? = sum;
         }
         Ok(())
     }

@@ -18,16 +18,17 @@ pub(crate) fn by_tokens(lengths: &[usize], parts: usize) -> Vec<Vec<usize>> {
     order.sort_by_key(|&i| std::cmp::Reverse(lengths[i]));
     let mut dealt = vec![(0, Vec::new()); parts];
     for i in order {
-        let least =
-            dealt.iter_mut().min_by_key(|(tokens, of): &&mut (usize, Vec<usize>)| (*tokens, of.len()));
-        if let Some((tokens, of)) = least {
+        let least = dealt
+            .iter_mut()
+            .min_by_key(|(tokens, samples): &&mut (usize, Vec<usize>)| (*tokens, samples.len()));
+        if let Some((tokens, samples)) = least {
             *tokens += lengths[i];
-            of.push(i);
+            samples.push(i);
         }
     }
-    let sorted = |(_, mut of): (usize, Vec<usize>)| {
-        of.sort_unstable();
-        of
+    let sorted = |(_, mut samples): (usize, Vec<usize>)| {
+        samples.sort_unstable();
+        samples
     };
     dealt.into_iter().map(sorted).collect()
 }

@@ -111,12 +111,12 @@ impl<'a> Share<'a> {
         let first = |rank: usize| (all as u128 * rank as u128 / size as u128) as usize;
         let (own, mut start, mut dense) = (first(rank)..first(rank + 1), 0, Vec::new());
         for (param, spec) in specs.iter().enumerate() {
-            let of = start..start + spec.numbers();
-            let (from, to) = (own.start.max(of.start), own.end.min(of.end));
+            let range = start..start + spec.numbers();
+            let (from, to) = (own.start.max(range.start), own.end.min(range.end));
             if from < to {
                 dense.push((param, from - start..to - start));
             }
-            start = of.end;
+            start = range.end;
         }
         Self { rank, size, specs, dense }
     }
@@ -197,7 +197,7 @@ impl<'a> Share<'a> {
         Ok(own)
     }
 
-    /// Adds two sums. The sum of two numbers does not depend on their order, so the sum goes where one side is held already.
+    /// Adds two sums. The sum of two numbers does not depend on their order, so the sum replaces a side that this rank holds already.
     fn add<'m>(&self, held: &mut dyn HeldSums, left: Node<'m>, right: Node<'m>) -> Result<Node<'m>> {
         let rows = left.rows.iter().zip(&right.rows).map(|(a, b)| add_rows(a, b)).collect::<Result<_>>()?;
         let dense = match (left.dense, right.dense) {
@@ -317,7 +317,7 @@ fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> 
     let mut places: Vec<(i64, &[T])> = Vec::new();
     for set in sets {
         let numbers = set.value().as_slice::<T>()?;
-        let row = |(place, &id): (usize, &i64)| (id, &numbers[place * width..(place + 1) * width]);
+        let row = |(index, &id): (usize, &i64)| (id, &numbers[index * width..(index + 1) * width]);
         places.extend(set.row_ids().iter().enumerate().map(row));
     }
     places.sort_unstable_by_key(|(id, _)| *id);

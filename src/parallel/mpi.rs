@@ -169,12 +169,12 @@ impl Mpi {
         let teller = usize::try_from(status.source_rank()).unwrap_or_default();
         let length = usize::try_from(status.count(u8::equivalent_datatype())).unwrap_or_default();
         // The receive buffer is leaked, since MPI may write to it after this function has returned.
-        let told: &'static mut [u8] = Box::leak(vec![0; length].into_boxed_slice());
-        let mut request = message.immediate_matched_receive_into(StaticScope, told);
+        let report: &'static mut [u8] = Box::leak(vec![0; length].into_boxed_slice());
+        let mut request = message.immediate_matched_receive_into(StaticScope, report);
         let limit = Instant::now() + GRACE;
-        let told = loop {
+        let report = loop {
             match request.test_with_data() {
-                Ok((_, told)) => break told.split_first_chunk::<LENGTH>(),
+                Ok((_, report)) => break report.split_first_chunk::<LENGTH>(),
                 Err(pending) if Instant::now() >= limit => {
                     std::mem::forget(pending);
                     break None;
@@ -183,7 +183,7 @@ impl Mpi {
             }
             std::thread::yield_now();
         };
-        let (rank, reason) = match told {
+        let (rank, reason) = match report {
             Some((rank, reason)) => {
                 let rank = usize::try_from(u64::from_le_bytes(*rank)).unwrap_or(teller);
                 (rank, String::from_utf8_lossy(reason).into_owned())
@@ -201,10 +201,10 @@ impl Mpi {
         }
         let reason = reason.as_bytes().get(..end).unwrap_or_default();
         // The send buffer is leaked, since MPI may read it after this function has returned.
-        let told: &'static [u8] =
+        let report: &'static [u8] =
             Box::leak([&(rank as u64).to_le_bytes(), reason].concat().into_boxed_slice());
         let others = (0..self.size).filter(|&r| r != self.rank);
-        let send = |r| self.process(r).immediate_send_with_tag(StaticScope, told, FAILURE);
+        let send = |r| self.process(r).immediate_send_with_tag(StaticScope, report, FAILURE);
         let mut sends: Vec<_> = others.map(send).collect();
         let limit = Instant::now() + GRACE / 4;
         while !sends.is_empty() && Instant::now() < limit {
@@ -240,10 +240,10 @@ impl Mpi {
                 reports,
             };
             let rooms = places.iter_mut().zip(received.iter_mut());
-            for (rank, ((own, head), (place, body))) in own.iter().zip(&heads).zip(rooms).enumerate() {
+            for (rank, ((own, head), (index, body))) in own.iter().zip(&heads).zip(rooms).enumerate() {
                 if rank != self.rank {
                     meeting.send(rank, head);
-                    meeting.peers.push(Peer { rank, stage: Stage::Awaited(place, body), own });
+                    meeting.peers.push(Peer { rank, stage: Stage::Awaited(index, body), own });
                 }
             }
             let text = |lost: &ExchangeFailure| lost.clone().error(doing, patience).to_string();
@@ -347,12 +347,12 @@ impl<'a, 's> Meeting<'a, 's> {
             let (rank, scope) = (peer.rank, self.scope);
             let next = || self.ranks.process(rank).immediate_matched_probe_with_tag(self.tag);
             peer.stage = match peer.stage {
-                Stage::Awaited(place, body) => match next() {
+                Stage::Awaited(index, body) => match next() {
                     Some((message, _)) => {
                         moved = true;
-                        Stage::Begun(message.immediate_matched_receive_into(scope, place), body)
+                        Stage::Begun(message.immediate_matched_receive_into(scope, index), body)
                     }
-                    None => Stage::Awaited(place, body),
+                    None => Stage::Awaited(index, body),
                 },
                 Stage::Begun(request, body) => match request.test_with_data() {
                     Ok((_, head)) => {
@@ -407,8 +407,8 @@ impl<'a, 's> Meeting<'a, 's> {
         let unsent = |peer: &Peer<'_, '_>| {
             matches!(peer.stage, Stage::Awaited(..) | Stage::Begun(..)) && !long(peer.own).is_empty()
         };
-        let of = |rank: usize| self.peers.iter().any(|peer| peer.rank == rank && unsent(peer));
-        self.reports.iter().find(|(teller, _)| of(*teller)).map(|(_, lost)| lost.clone())
+        let unsent_to = |rank: usize| self.peers.iter().any(|peer| peer.rank == rank && unsent(peer));
+        self.reports.iter().find(|(teller, _)| unsent_to(*teller)).map(|(_, lost)| lost.clone())
     }
 
     /// Returns a reported failure that this exchange cannot complete after: a message from the reporting rank will not arrive,

@@ -275,8 +275,8 @@ impl Communicator for ThreadRank {
         let mut state = self.shared.lock();
         loop {
             missing.retain(|&from| match (state.take(rank, from, exchange), received.get_mut(from)) {
-                (Some(bytes), Some(place)) => {
-                    *place = bytes;
+                (Some(bytes), Some(index)) => {
+                    *index = bytes;
                     false
                 }
                 (bytes, _) => bytes.is_none(),
@@ -344,7 +344,7 @@ mod tests {
             let _world = World::new(panics);
             panic!("this test means it");
         });
-        let said: Vec<String> = std::thread::scope(|scope| {
+        let message: Vec<String> = std::thread::scope(|scope| {
             let wait = |rank| {
                 let world = World::new(rank).deadline(Duration::from_secs(60));
                 let error = world.gather("summing gradients", vec![1]).unwrap_err().to_string();
@@ -355,8 +355,11 @@ mod tests {
             waiting.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         assert!(ended.join().is_err());
-        for said in said {
-            assert!(said.contains("summing gradients") && said.contains("rank 2: it panicked"), "{said}");
+        for message in message {
+            assert!(
+                message.contains("summing gradients") && message.contains("rank 2: it panicked"),
+                "{message}"
+            );
         }
     }
 

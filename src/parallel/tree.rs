@@ -24,22 +24,22 @@ pub(crate) fn subtrees(range: Range<usize>) -> Vec<Range<usize>> {
 /// part of the subtree has sequences.
 type SubtreeSum<'a, T> = dyn FnMut(&Range<usize>) -> Option<Result<Option<T>>> + 'a;
 
-/// Returns the sum over the parts `of`, which form a subtree. If `node` returns the sum of the subtree, this sum is
+/// Returns the sum over the parts `range`, which form a subtree. If `node` returns the sum of the subtree, this sum is
 /// returned; else the sums of the two halves are added. `node` must return the sum of every single part. The returned
 /// sum is `None` if no part of the subtree has sequences.
 pub(crate) fn sum<T>(
-    of: Range<usize>,
+    range: Range<usize>,
     node: &mut SubtreeSum<'_, T>,
     add: &mut dyn FnMut(T, T) -> Result<T>,
 ) -> Result<Option<T>> {
-    if let Some(known) = node(&of) {
+    if let Some(known) = node(&range) {
         return known;
     }
-    if of.len() < 2 {
+    if range.len() < 2 {
         return Ok(None);
     }
-    let middle = of.start + of.len() / 2;
-    let (left, right) = (sum(of.start..middle, node, add)?, sum(middle..of.end, node, add)?);
+    let middle = range.start + range.len() / 2;
+    let (left, right) = (sum(range.start..middle, node, add)?, sum(middle..range.end, node, add)?);
     match (left, right) {
         (Some(left), Some(right)) => add(left, right).map(Some),
         (left, right) => Ok(left.or(right)),
@@ -51,7 +51,7 @@ pub(crate) fn sum<T>(
 pub(crate) fn sum_all<T>(parts: Vec<Option<T>>, add: &mut dyn FnMut(T, T) -> Result<T>) -> Result<Option<T>> {
     let all = 0..parts.len();
     let mut parts = parts.into_iter();
-    let mut single = |of: &Range<usize>| (of.len() == 1).then(|| Ok(parts.next().flatten()));
+    let mut single = |range: &Range<usize>| (range.len() == 1).then(|| Ok(parts.next().flatten()));
     sum(all, &mut single, add)
 }
 
@@ -78,14 +78,15 @@ mod tests {
             for size in 1..=parts {
                 let mut known = Vec::new();
                 for rank in 0..size {
-                    for of in subtrees(parts_of(rank, size, parts)) {
-                        let mut single =
-                            |of: &std::ops::Range<usize>| (of.len() == 1).then(|| Ok(leaf(of.start)));
-                        known.push((of.clone(), sum(of, &mut single, &mut join).unwrap()));
+                    for range in subtrees(parts_of(rank, size, parts)) {
+                        let mut single = |range: &std::ops::Range<usize>| {
+                            (range.len() == 1).then(|| Ok(leaf(range.start)))
+                        };
+                        known.push((range.clone(), sum(range, &mut single, &mut join).unwrap()));
                     }
                 }
-                let mut held = |of: &std::ops::Range<usize>| {
-                    known.iter().find(|(known, _)| known == of).map(|(_, sum)| Ok(sum.clone()))
+                let mut held = |range: &std::ops::Range<usize>| {
+                    known.iter().find(|(known, _)| known == range).map(|(_, sum)| Ok(sum.clone()))
                 };
                 assert_eq!(sum(0..parts, &mut held, &mut join).unwrap(), whole, "{size} of {parts}");
             }

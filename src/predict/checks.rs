@@ -7,7 +7,7 @@ use crate::tensor::{Storage, Variable};
 #[track_caller]
 pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Result<()> {
     for (value, name) in values.iter().zip(outputs) {
-        let (stored, place) = match value.storage() {
+        let (stored, position) = match value.storage() {
             Storage::Dense(dense) => (dense, "row"),
             Storage::SelectedRows(rows) => (rows.value(), "stored row"),
             Storage::Csr(csr) => (csr.values(), "entry"),
@@ -15,7 +15,7 @@ pub(super) fn numbers(values: &[Variable], outputs: &[impl AsRef<str>]) -> Resul
         };
         if let Some((at, number)) = stored.find_float(f64::is_nan) {
             let (what, row) = (format!("output `{}`", name.as_ref()), at / stored.width().max(1));
-            let got = format!("{number} in {place} {row}");
+            let got = format!("{number} in {position} {row}");
             return Err(Error::of(ErrorKind::NotFinite, what, "numbers", got));
         }
     }

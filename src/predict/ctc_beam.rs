@@ -309,8 +309,8 @@ impl<'a> Search<'a> {
                             if labels.is_empty() {
                                 prefixes.labels(one.node, &mut labels);
                             }
-                            let said = ask(&**model, &labels, next as i64)?;
-                            one.asked[next] = if said > NEVER { weight * said + beam.bonus } else { NEVER };
+                            let logp = ask(&**model, &labels, next as i64)?;
+                            one.asked[next] = if logp > NEVER { weight * logp + beam.bonus } else { NEVER };
                         }
                         one.extra + one.asked[next]
                     }
@@ -464,8 +464,9 @@ impl Prefixes {
         let length = |end: Option<(usize, usize)>| end.map_or(0, |(node, _)| self.nodes[node].length + 1);
         let shorter = |(node, _)| self.end(node, None);
         let (long_a, long_b) = (length(a), length(b));
-        let cut = |end, times: usize| (0..times).fold(end, |end: Option<_>, _| end.and_then(shorter));
-        let mut ends = (cut(a, long_a.saturating_sub(long_b)), cut(b, long_b.saturating_sub(long_a)));
+        let shortened = |end, times: usize| (0..times).fold(end, |end: Option<_>, _| end.and_then(shorter));
+        let mut ends =
+            (shortened(a, long_a.saturating_sub(long_b)), shortened(b, long_b.saturating_sub(long_a)));
         let mut order = long_a.cmp(&long_b);
         while let (Some(a), Some(b)) = ends {
             // A label further up the tree comes earlier in the prefix, so its comparison overrides the comparisons below it.
@@ -490,11 +491,11 @@ impl Prefixes {
 }
 
 fn ask(model: &LanguageModel, labels: &[i64], next: i64) -> Result<f64> {
-    let said = model(labels, next);
-    if said < f64::INFINITY {
-        return Ok(said);
+    let score = model(labels, next);
+    if score < f64::INFINITY {
+        return Ok(score);
     }
-    let got = format!("{said} for label {next} behind a prefix of length {}", labels.len());
+    let got = format!("{score} for label {next} behind a prefix of length {}", labels.len());
     Err(Error::of(ErrorKind::NotFinite, "language model", "a logarithm below infinity", got))
 }
 

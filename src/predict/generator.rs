@@ -229,7 +229,7 @@ impl Steps for ModelSteps<'_> {
         let Generator { stepping, tokens: fed, .. } = generator;
         let Some(engine) = engine else { return Ok(()) };
         let stepped = &stepping.stepped;
-        let of: Vec<usize> = match rows {
+        let origins: Vec<usize> = match rows {
             None => parents.to_vec(),
             Some(rows) => parents.iter().map(|&parent| rows[parent]).collect(),
         };
@@ -241,20 +241,20 @@ impl Steps for ModelSteps<'_> {
                 None => select(state, parents)?,
                 Some(_) => gathered(engine, memory.left, state, parents)?,
             };
-            engine.place(memory.fed, &next)?;
+            engine.keep_feed(memory.fed, &next)?;
             *state = next;
         }
-        if rows.as_ref() != Some(&of) {
+        if rows.as_ref() != Some(&origins) {
             for (&kept, value) in stepped.kept.iter().zip(&begun.kept) {
                 let batched = stepped.step.spec(kept)?.batched();
                 match batched {
-                    true => engine.place(kept, &select(value, &of)?)?,
-                    false => engine.place(kept, value)?,
+                    true => engine.keep_feed(kept, &select(value, &origins)?)?,
+                    false => engine.keep_feed(kept, value)?,
                 };
             }
-            *rows = Some(of);
+            *rows = Some(origins);
         }
-        engine.place(*fed, &Variable::from(ndarray::Array1::from(tokens.to_vec())))?;
+        engine.keep_feed(*fed, &Variable::from(ndarray::Array1::from(tokens.to_vec())))?;
         engine.run(tokens.len())?;
         engine.numbers::<f32, _>(stepped.outputs[0], |scores| {
             logits.clear();

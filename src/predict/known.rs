@@ -126,7 +126,7 @@ impl KnownRows {
         let wrong = || Error::new("entries of a batch", "an entry of each feed", "another number");
         let (what, mut fed, mut outer) = ("entries of a batch", Vec::new(), None);
         for id in &self.feeds {
-            let (_, value) = values.iter().find(|(of, _)| of == id).ok_or_else(wrong)?;
+            let (_, value) = values.iter().find(|(var, _)| var == id).ok_or_else(wrong)?;
             let lod = value.lod().ok_or_else(wrong)?;
             let inner = lod.upper().map(|_| lod.offsets());
             outer.get_or_insert_with(|| lod.upper().unwrap_or(lod).clone());

@@ -34,13 +34,14 @@ impl Model {
         let Checkpoint { program, mut tensors, mut best, vocabularies, notes, outputs, metrics, .. } =
             checkpoint.predicting(registry)?;
         let (mut named, mut of_steps) = (BTreeMap::new(), BTreeMap::new());
-        for (name, of) in outputs {
-            let id = program.find(&of).filter(|&id| !program.var(id).persistable);
+        for (name, var_name) in outputs {
+            let id = program.find(&var_name).filter(|&id| !program.var(id).persistable);
             let what = format!("output `{name}` of the checkpoint");
-            let wrong = || Error::of(ErrorKind::Program, what, "a value that the program computes", &of);
+            let wrong =
+                || Error::of(ErrorKind::Program, what, "a value that the program computes", &var_name);
             let id = id.ok_or_else(wrong)?;
-            let of = if program.var(id).block == BlockId(0) { &mut named } else { &mut of_steps };
-            of.insert(name, id);
+            let var_name = if program.var(id).block == BlockId(0) { &mut named } else { &mut of_steps };
+            var_name.insert(name, id);
         }
         if named.is_empty() {
             let error = Error::of(ErrorKind::Program, "outputs of the checkpoint", "at least one", "none");

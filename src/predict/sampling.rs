@@ -174,11 +174,11 @@ struct Scratch {
 }
 
 /// Makes a sort key: a larger rank gives a larger key. If two ranks are equal, the smaller index gives the larger key.
-fn key(rank: u32, place: usize) -> u64 {
-    u64::from(rank) << 32 | u64::from(!(place as u32))
+fn key(rank: u32, index: usize) -> u64 {
+    u64::from(rank) << 32 | u64::from(!(index as u32))
 }
 
-fn place(key: u64) -> usize {
+fn index(key: u64) -> usize {
     !(key as u32) as usize
 }
 
@@ -258,10 +258,10 @@ impl Scratch {
         let ranked = ranks.iter().enumerate().filter(|(_, rank)| **rank > 0 && group(**rank) == last);
         keys.clear();
         keys.extend(ranked.map(|(i, &rank)| key(rank, i)));
-        let least = least(keys, |key| adds(weights[place(key)]), enough - have);
-        let (least_rank, last_place) = ((least >> 32) as u32, place(least));
+        let least = least(keys, |key| adds(weights[index(key)]), enough - have);
+        let (least_rank, last_index) = ((least >> 32) as u32, index(least));
         for (i, (weight, &rank)) in weights.iter_mut().zip(&*ranks).enumerate() {
-            let kept = rank > least_rank || (rank == least_rank && i <= last_place);
+            let kept = rank > least_rank || (rank == least_rank && i <= last_index);
             *weight = if kept { *weight } else { 0.0 };
         }
     }
@@ -376,7 +376,7 @@ mod tests {
         };
         left.sort_by(|&a, &b| logits[b].total_cmp(&logits[a]));
         left.truncate(sampling.top_k.unwrap_or(usize::MAX));
-        let cut = |left: &mut Vec<usize>, p: &[f64], enough: f64| {
+        let retain = |left: &mut Vec<usize>, p: &[f64], enough: f64| {
             let mut sum = 0.0;
             let at = p.iter().position(|p| {
                 sum += p;
@@ -386,7 +386,7 @@ mod tests {
         };
         if sampling.top_p < 1.0 {
             let p = share(&left);
-            cut(&mut left, &p, sampling.top_p);
+            retain(&mut left, &p, sampling.top_p);
         }
         if sampling.typical < 1.0 {
             let p = share(&left);
@@ -396,7 +396,7 @@ mod tests {
             by.sort_by(|a, b| a.0.total_cmp(&b.0));
             left = by.iter().map(|one| one.1).collect();
             let p: Vec<f64> = by.iter().map(|one| one.2).collect();
-            cut(&mut left, &p, sampling.typical);
+            retain(&mut left, &p, sampling.typical);
         }
         left.sort_unstable();
         left

@@ -149,8 +149,8 @@ impl Session {
         let (program, stepped) = (&stepping.stepped.step, &stepping.stepped);
         let Some(begun) = begun else { return Ok(()) };
         let find = |name: &str| stepping.rows.iter().copied().find(|&id| program.var(id).name == name);
-        for (place, (name, _)) in feeds.iter().enumerate() {
-            if feeds[..place].iter().any(|(before, _)| before == name) {
+        for (position, (name, _)) in feeds.iter().enumerate() {
+            if feeds[..position].iter().any(|(before, _)| before == name) {
                 let got = format!("`{name}` twice");
                 return Err(Error::of(ErrorKind::Program, "feeds of a step", "each once", got));
             }
@@ -165,7 +165,7 @@ impl Session {
                 let expected = format!("`{name}` among them");
                 return Err(Error::of(ErrorKind::Program, "feeds of a step", expected, "none of this name"));
             };
-            let rows = engine.place(row, value)?;
+            let rows = engine.keep_feed(row, value)?;
             if rows != Some(*sequences) {
                 let what = "rows of a feed of a step";
                 let expected = format!("{sequences}, one for each sequence");
@@ -175,12 +175,12 @@ impl Session {
         if engine.of != *id {
             engine.of = 0;
             for (&kept, value) in stepped.kept.iter().zip(&begun.kept) {
-                engine.place(kept, value)?;
+                engine.keep_feed(kept, value)?;
             }
             engine.of = *id;
         }
         for (memory, value) in stepped.memories.iter().zip(&begun.states) {
-            engine.place(memory.fed, value)?;
+            engine.keep_feed(memory.fed, value)?;
         }
         engine.run(*sequences)?;
         *computed = false;
@@ -271,10 +271,12 @@ impl Session {
                 .variable(name)
             };
             let value = values.remove(name).ok_or_else(missing).at_caller()?;
-            let of = value.lod().map_or(value.rows(), |lod| lod.sequences());
-            if program.spec(id)?.batched() && of != self.sequences {
+            let count = value.lod().map_or(value.rows(), |lod| lod.sequences());
+            if program.spec(id)?.batched() && count != self.sequences {
                 let expected = format!("{}, as the session has", self.sequences);
-                return Err(Error::new("sequences of a saved state", expected, of.to_string()).variable(name));
+                return Err(
+                    Error::new("sequences of a saved state", expected, count.to_string()).variable(name)
+                );
             }
             let mut part = value.lod();
             for &level in program.spec(id)?.lod.iter().rev() {

@@ -132,9 +132,9 @@ impl Stepping {
             ));
         }
         for (id, value) in values.iter().filter(|(id, _)| before.spec(*id).is_ok_and(Spec::batched)) {
-            let of = value.batch_size();
-            if of != sequences {
-                let error = Error::new("sequences of a feed", sequences.to_string(), of.to_string());
+            let count = value.batch_size();
+            if count != sequences {
+                let error = Error::new("sequences of a feed", sequences.to_string(), count.to_string());
                 return Err(error.variable(&before.var(*id).name));
             }
         }
@@ -206,11 +206,11 @@ impl Stepping {
     }
 
     /// Takes a compiled step from the pool; compiles a new step if the pool is empty. If the pool has the step that
-    /// holds the constant values of session `of`, takes this step.
-    pub(super) fn take(&self, of: u64) -> Result<Engine> {
+    /// holds the constant values of session `generation`, takes this step.
+    pub(super) fn take(&self, generation: u64) -> Result<Engine> {
         let idle = {
             let mut idle = lock(&self.idle);
-            let at = idle.iter().position(|engine| engine.of == of);
+            let at = idle.iter().position(|engine| engine.of == generation);
             at.map(|at| idle.swap_remove(at)).or_else(|| idle.pop())
         };
         idle.map_or_else(|| self.engine(), Ok)
@@ -224,8 +224,8 @@ impl Stepping {
 impl Engine {
     /// Copies the value of a feed into the compiled step; returns the value's number of rows or sequences, or `None` if the
     /// feed is not batched.
-    pub(super) fn place(&mut self, id: VarId, value: &Variable) -> Result<Option<usize>> {
-        let sequences = self.executor.place(id, value)?;
+    pub(super) fn keep_feed(&mut self, id: VarId, value: &Variable) -> Result<Option<usize>> {
+        let sequences = self.executor.keep_feed(id, value)?;
         if let Some((_, lod)) = self.placed.iter_mut().find(|(known, _)| *known == id) {
             *lod = value.lod().cloned();
         }
@@ -278,7 +278,7 @@ impl Engine {
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     // No code that can panic runs while the lock is held, so the value is consistent even if the mutex is poisoned.
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -128,8 +128,9 @@ impl Pass {
         most: usize,
     ) -> Result<Vec<(VarId, Variable)>> {
         let Self { windowed: WindowPass { program, from_end, carried, rows, reached }, executor } = self;
-        let cut = |id: VarId| program.spec(id).is_ok_and(|spec| spec.lod[..] == [level]);
-        let (sequences, others): (Vec<_>, Vec<_>) = feeds.iter().copied().partition(|&(id, _)| cut(id));
+        let is_windowed = |id: VarId| program.spec(id).is_ok_and(|spec| spec.lod[..] == [level]);
+        let (sequences, others): (Vec<_>, Vec<_>) =
+            feeds.iter().copied().partition(|&(id, _)| is_windowed(id));
         let Some(lod) = sequences.first().and_then(|(_, value)| value.lod().cloned()) else {
             return Err(Error::new("feeds of windows", "sequences", "none"));
         };
@@ -140,7 +141,7 @@ impl Pass {
         let mut handed: Vec<Variable> = carried.iter().map(first).collect::<Result<_>>()?;
         let room = |&id: &VarId| Ok((id, zeros(program, id, lod.rows(), Some(lod.clone()))?));
         let mut whole: Vec<(VarId, Variable)> = rows.iter().map(room).collect::<Result<_>>()?;
-        let mut windows = Cut::new(&lod, *from_end);
+        let mut windows = Windowing::new(&lod, *from_end);
         while let Some((places, numbers, part)) = windows.next(most)? {
             let mut fed: Vec<(VarId, Variable)> = Vec::with_capacity(sequences.len());
             for &(id, value) in &sequences {
@@ -181,7 +182,7 @@ fn put_rows(part: &Variable, numbers: &[usize], whole: &mut Variable) -> Result<
 }
 
 /// An iterator over the windows of a batch of sequences.
-struct Cut<'a> {
+struct Windowing<'a> {
     offsets: &'a [usize],
     from_end: bool,
     /// For each sequence, the range of the rows that no window had yet.
@@ -195,7 +196,7 @@ struct Cut<'a> {
 /// A window: its start position in each sequence, the batch index of each of its rows, and its LoD.
 type Window<'a> = (&'a [u64], &'a [usize], Arc<Lod>);
 
-impl<'a> Cut<'a> {
+impl<'a> Windowing<'a> {
     fn new(lod: &'a Lod, from_end: bool) -> Self {
         let offsets = lod.offsets();
         let left = offsets.windows(2).map(|pair| pair[0]..pair[1]).collect();

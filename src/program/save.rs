@@ -184,10 +184,10 @@ mod tests {
     fn no_changed_byte_panics() {
         let body = program().to_section().unwrap();
         let mut loaded = 0;
-        for place in 0..body.len() {
+        for at in 0..body.len() {
             for change in [1, 0x80, 0xff] {
                 let mut body = body.clone();
-                body[place] ^= change;
+                body[at] ^= change;
                 match Program::from_section(&body) {
                     Ok(program) => {
                         loaded += 1;
@@ -196,7 +196,7 @@ mod tests {
                     Err(e) => assert_eq!(e.kind(), ErrorKind::Format, "{e}"),
                 }
             }
-            assert!(Program::from_section(&body[..place]).is_err());
+            assert!(Program::from_section(&body[..at]).is_err());
         }
         assert!(loaded > 0);
     }

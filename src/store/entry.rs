@@ -198,7 +198,7 @@ impl Entry {
                     if places.is_empty() && !self.owes {
                         continue;
                     }
-                    let ids = places.iter().map(|&place| rows.row_ids()[place] / count as i64).collect();
+                    let ids = places.iter().map(|&index| rows.row_ids()[index] / count as i64).collect();
                     SelectedRows::new(rows_of(height, s, count), ids, rows.value().gather_rows(places)?)?
                         .into()
                 }
@@ -246,11 +246,11 @@ impl Entry {
         with_float!(self.dtype, T => {
             let out = rows.as_mut_slice::<T>()?;
             for s in (0..count).filter(|&s| !dealt.of(s).is_empty()) {
-                let own: Vec<i64> = dealt.of(s).iter().map(|&place| ids[place] / count as i64).collect();
+                let own: Vec<i64> = dealt.of(s).iter().map(|&index| ids[index] / count as i64).collect();
                 let mut shard = self.settled(s, |shard| shard.settle(&own))?;
-                shard.read::<T, _>(None, |numbers| for &place in dealt.of(s) {
-                    let start = ids[place] as usize / count * width;
-                    out[place * width..(place + 1) * width].copy_from_slice(&numbers[start..start + width]);
+                shard.read::<T, _>(None, |numbers| for &index in dealt.of(s) {
+                    let start = ids[index] as usize / count * width;
+                    out[index * width..(index + 1) * width].copy_from_slice(&numbers[start..start + width]);
                 })?;
             }
             Ok(())
@@ -287,9 +287,9 @@ pub(super) fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
     let outside = |id: i64| usize::try_from(id).map_or(true, |id| id >= height);
     match ids.iter().enumerate().find(|(_, id)| outside(**id)) {
         None => Ok(()),
-        Some((place, id)) => {
+        Some((index, id)) => {
             let expected = format!("0 or more and below the height of {height}");
-            Err(Error::new(format!("row at place {place}"), expected, id.to_string()))
+            Err(Error::new(format!("row at place {index}"), expected, id.to_string()))
         }
     }
 }

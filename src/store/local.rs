@@ -156,7 +156,12 @@ impl LocalWorker {
         self.rounds.check_idle(Some(key))?;
         if let Some(known) = entry.rule() {
             let what = "rule of the key";
-            return Err(Error::of(ErrorKind::Program, what, "none yet", format!("{} already", known.told())));
+            return Err(Error::of(
+                ErrorKind::Program,
+                what,
+                "none yet",
+                format!("{} already", known.shown()),
+            ));
         }
         let value = entry.whole(None)?.into();
         let entry = Entry::new(value, Some(rule), &self.store.registry, self.store.shards)?;

@@ -181,12 +181,12 @@ pub(super) fn meet(
             bytes.extend_from_slice(format!("{error:#}").as_bytes());
         }
     }
-    let of = |rank: usize| letters.get(rank).or(letters.first()).map_or(&[][..], |Letter(bytes)| bytes);
-    let messages: Vec<&[u8]> = (0..world.size()).map(of).collect();
+    let bytes_of = |rank: usize| letters.get(rank).or(letters.first()).map_or(&[][..], |Letter(bytes)| bytes);
+    let messages: Vec<&[u8]> = (0..world.size()).map(bytes_of).collect();
     let doing = if name.is_empty() { call.name().to_owned() } else { format!("{} of `{name}`", call.name()) };
     let all = match world.exchange(&doing, &messages) {
         Ok(mut all) => {
-            all[world.rank()] = of(world.rank()).to_vec();
+            all[world.rank()] = bytes_of(world.rank()).to_vec();
             all
         }
         Err(error) => return (Err(failed.unwrap_or(error)), false),

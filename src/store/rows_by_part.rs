@@ -18,9 +18,9 @@ impl RowsByPart {
         ids.iter().for_each(|&id| starts[id as usize % parts + 1] += 1);
         (0..parts).for_each(|s| starts[s + 1] += starts[s]);
         let (mut next, mut places) = (starts.clone(), vec![0; ids.len()]);
-        for (place, &id) in ids.iter().enumerate() {
+        for (index, &id) in ids.iter().enumerate() {
             let next = &mut next[id as usize % parts];
-            places[*next] = place;
+            places[*next] = index;
             *next += 1;
         }
         Self { places, starts }

@@ -166,23 +166,28 @@ impl Rule {
         Ok(self.attributes.text("mode")? == SparseMode::Exact.name() && op.owes() == Debt::Later)
     }
 
-    /// Returns the program that applies the pending moves of some rows, and the feed with the row numbers. The argument `of` is
+    /// Returns the program that applies the pending moves of some rows, and the feed with the row numbers. The argument `trained` is
     /// a [`program`](Self::program) for gradients of selected rows. Returns `None` if rows never have pending moves.
     ///
     /// # Errors
     /// The errors are the errors of [`Self::append`].
-    pub(super) fn settling(&self, of: &Program, registry: &Registry) -> Result<Option<(Program, VarId)>> {
+    pub(super) fn settling(
+        &self,
+        trained: &Program,
+        registry: &Registry,
+    ) -> Result<Option<(Program, VarId)>> {
         let op = registry.parse(&self.kind, &self.attributes)?;
-        let beside = |slot: &str| of.find(&format!("{VALUE}.{slot}"));
-        let (Some(param), Some(history), Some(settled)) = (of.find(VALUE), beside(HISTORY), beside(SETTLED))
+        let beside = |slot: &str| trained.find(&format!("{VALUE}.{slot}"));
+        let (Some(param), Some(history), Some(settled)) =
+            (trained.find(VALUE), beside(HISTORY), beside(SETTLED))
         else {
             return Ok(None);
         };
-        let mut program = of.clone();
+        let mut program = trained.clone();
         program.blocks[0].ops.clear();
         let ids = Spec::rows_of(DType::I64, Extent::Batch, &[], Levels::new())?;
         let ids = program.add_var(feed("ids", ids))?;
-        let spec = of.spec(param)?;
+        let spec = trained.spec(param)?;
         let shape: Vec<usize> = spec.shape.iter().filter_map(|extent| extent.known()).collect();
         let mut updated = vec![("param", param)];
         for slot in kept(op.signature()).filter(|slot| slot.name != "param") {
@@ -230,7 +235,7 @@ impl Rule {
     }
 
     /// Formats the rule for error messages: the kind, such as `adam`, with the attributes.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         let pair = |(name, value): (&str, &Literal)| format!("{name} = {value}");
         let attributes: Vec<String> = self.attributes.iter().chain(self.rate.iter()).map(pair).collect();
         let limits: String = self.limits.iter().map(|limit| format!(", clipped at {limit}")).collect();

@@ -232,9 +232,9 @@ fn load(
         let ruled = update_of(&program, id).map(|_| Rule::of(&program, id));
         let rule = ruled.transpose().map_err(of_key)?;
         if rule.as_ref() != entry.rule() {
-            let told = |rule: Option<&Rule>| rule.map_or_else(|| "none".to_owned(), Rule::told);
-            let expected = format!("the store's rule, {}", told(entry.rule()));
-            return Err(of_key(refused("rule", expected, told(rule.as_ref()))));
+            let rule_name = |rule: Option<&Rule>| rule.map_or_else(|| "none".to_owned(), Rule::shown);
+            let expected = format!("the store's rule, {}", rule_name(entry.rule()));
+            return Err(of_key(refused("rule", expected, rule_name(rule.as_ref()))));
         }
         let value = take(&value_name)?;
         let dims = part_dims(shapes.get(key).map_or(&[], Vec::as_slice), file, files);

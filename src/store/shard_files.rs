@@ -150,7 +150,8 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
             continue;
         };
         let parts = end.strip_prefix('.').and_then(|end| end.split_once('.'));
-        let Some((kind, Some((rank, ranks)))) = parts.map(|(kind, of)| (kind, of.split_once("-of-"))) else {
+        let Some((kind, Some((rank, ranks)))) = parts.map(|(kind, shard)| (kind, shard.split_once("-of-")))
+        else {
             continue;
         };
         let number = |text: &str| text.parse::<usize>().ok().filter(|n| n.to_string() == text);

@@ -388,7 +388,7 @@ impl<S: KeyValueStore> StoreTrainer<S> {
         let mut gradients = Vec::with_capacity(self.shared.len());
         for StoredParameter { grad, name, .. } in &self.shared {
             let gradient = self.executor.fetch(*grad)?.into_parts().0;
-            let without_rows = whole.gradients.iter().filter(|(of, _)| of == grad);
+            let without_rows = whole.gradients.iter().filter(|(var, _)| var == grad);
             let without_rows =
                 without_rows.map(|(_, gradient)| WeighedGradient { gradient: gradient.clone(), factor: 1.0 });
             let parts = std::iter::once(WeighedGradient { gradient, factor }).chain(without_rows).collect();

@@ -102,20 +102,20 @@ impl WorldStore {
         Ok(())
     }
 
-    /// Sends `said`, a description of this rank's call for a key, to the other ranks; returns an error if another rank
+    /// Sends `ours`, a description of this rank's call for a key, to the other ranks; returns an error if another rank
     /// has a different description.
-    fn agree(&mut self, call: Request, key: &Key, said: Result<String>) -> Result<()> {
+    fn agree(&mut self, call: Request, key: &Key, ours: Result<String>) -> Result<()> {
         let mut letter = Letter::new();
-        letter.put(said.as_deref().unwrap_or_default().as_bytes());
+        letter.put(ours.as_deref().unwrap_or_default().as_bytes());
         let all =
-            self.meet(call, Some(key), said.as_ref().map(|_| Letters::Same(letter)).map_err(Error::clone))?;
-        let said = said?;
+            self.meet(call, Some(key), ours.as_ref().map(|_| Letters::Same(letter)).map_err(Error::clone))?;
+        let ours = ours?;
         for (rank, message) in all.iter().enumerate() {
             let mut theirs = MessageReader::new(message);
             let theirs = theirs.take(theirs.left())?;
-            if theirs != said.as_bytes() {
+            if theirs != ours.as_bytes() {
                 let what = format!("key on rank {rank}");
-                let expected = format!("{said}, as on rank {}", self.world.rank());
+                let expected = format!("{ours}, as on rank {}", self.world.rank());
                 return Err(Error::of(ErrorKind::Program, what, expected, String::from_utf8_lossy(theirs)));
             }
         }
@@ -131,7 +131,7 @@ impl WorldStore {
                     ErrorKind::Program,
                     what,
                     "none yet",
-                    format!("{} already", known.told()),
+                    format!("{} already", known.shown()),
                 ));
             }
             entry.check_whole()?;
@@ -139,7 +139,7 @@ impl WorldStore {
             let dims: Vec<usize> =
                 entry.dims().iter().enumerate().map(|(i, &n)| if i == 0 { 0 } else { n }).collect();
             Entry::new(Dense::zeros(entry.dtype(), &dims)?.into(), Some(rule.clone()), &self.registry, 1)?;
-            Ok(rule.told())
+            Ok(rule.shown())
         });
         self.agree(Request::SetRule, key, fits)?;
         let entry =
@@ -174,7 +174,7 @@ impl WorldStore {
         };
         self.check_height(height)?;
         let dealt = RowsByPart::new(rows.row_ids(), ranks);
-        let local = |r: usize| dealt.of(r).iter().map(|&place| rows.row_ids()[place] / ranks as i64);
+        let local = |r: usize| dealt.of(r).iter().map(|&index| rows.row_ids()[index] / ranks as i64);
         for r in (0..ranks).filter(others) {
             let letter = &mut letters[r];
             letter.put(&weight.to_le_bytes());
@@ -280,7 +280,7 @@ impl WorldStore {
             let (dealt, (height, _)) = (RowsByPart::new(ids, ranks), table_of(dims));
             let mut letters = vec![Letter::new(); ranks];
             for (r, letter) in letters.iter_mut().enumerate().filter(|(r, _)| *r != rank) {
-                letter.put_rows(dealt.of(r).iter().map(|&place| ids[place] / ranks as i64), height);
+                letter.put_rows(dealt.of(r).iter().map(|&index| ids[index] / ranks as i64), height);
             }
             Ok((dealt, Letters::Each(letters)))
         });
@@ -290,7 +290,7 @@ impl WorldStore {
         };
         let all = self.meet(Request::AskRows, Some(key), letters)?;
         let (dealt, dims) = (dealt?, self.shape(key)?.to_vec());
-        let own: Vec<i64> = dealt.of(rank).iter().map(|&place| ids[place] / ranks as i64).collect();
+        let own: Vec<i64> = dealt.of(rank).iter().map(|&index| ids[index] / ranks as i64).collect();
         let answered = self.answered(key, &all, &own);
         let (letters, own) = match answered {
             Ok((letters, own)) => (Ok(Letters::Each(letters)), Ok(own)),
@@ -314,8 +314,8 @@ impl WorldStore {
                         &theirs
                     }
                 };
-                for (&place, row) in dealt.of(r).iter().zip(from.as_slice::<T>()?.chunks_exact(width.max(1))) {
-                    out[place * width..(place + 1) * width].copy_from_slice(row);
+                for (&index, row) in dealt.of(r).iter().zip(from.as_slice::<T>()?.chunks_exact(width.max(1))) {
+                    out[index * width..(index + 1) * width].copy_from_slice(row);
                 }
             }
             Ok::<(), Error>(())

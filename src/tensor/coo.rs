@@ -69,8 +69,8 @@ impl Coo {
         let flat = dense.clone().reshape(&[dense.len()])?;
         let kept = flat.nonzero_rows().at_caller()?;
         let mut coordinates = Array2::zeros((kept.len(), shape.len()));
-        for (mut row, &place) in coordinates.outer_iter_mut().zip(&kept) {
-            let mut rest = place;
+        for (mut row, &index) in coordinates.outer_iter_mut().zip(&kept) {
+            let mut rest = index;
             for (at, &extent) in row.iter_mut().zip(shape).rev() {
                 *at = (rest % extent) as i64;
                 rest /= extent;
@@ -138,10 +138,10 @@ impl Coo {
         if !self.is_canonical() {
             return self.clone().canonicalize()?.to_dense();
         }
-        let place = |entry| {
-            self.entry(entry).zip(&self.shape).fold(0, |place, (&at, extent)| place * extent + at as usize)
+        let index = |entry| {
+            self.entry(entry).zip(&self.shape).fold(0, |index, (&at, extent)| index * extent + at as usize)
         };
-        self.values.place(&mut (0..self.values.len()).map(place), &self.shape).at_caller()
+        self.values.scatter(&mut (0..self.values.len()).map(index), &self.shape).at_caller()
     }
 
     /// Returns the canonical form of the tensor, borrowed if the tensor is canonical already.

@@ -82,10 +82,10 @@ impl Csr {
             return refuse(format!("to end with the {entries} entries"), indptr[rows].to_string())
                 .at_caller();
         }
-        if let Some(place) = indices.iter().position(|&i| usize::try_from(i).map_or(true, |i| i >= columns)) {
-            let what = format!("index of csr at place {place}");
+        if let Some(index) = indices.iter().position(|&i| usize::try_from(i).map_or(true, |i| i >= columns)) {
+            let what = format!("index of csr at place {index}");
             let expected = format!("0 or more and less than {columns}, the number of columns");
-            return Err(Error::new(what, expected, indices[place].to_string()));
+            return Err(Error::new(what, expected, indices[index].to_string()));
         }
         Ok(Self { shape, indptr, indices, values })
     }
@@ -103,8 +103,8 @@ impl Csr {
         };
         let flat = dense.clone().reshape(&[dense.len()])?;
         let kept = flat.nonzero_rows().at_caller()?;
-        let place = |&at: &usize| (at / columns, (at % columns) as i64);
-        let (row_of, indices): (Vec<_>, Vec<_>) = kept.iter().map(place).unzip();
+        let index = |&at: &usize| (at / columns, (at % columns) as i64);
+        let (row_of, indices): (Vec<_>, Vec<_>) = kept.iter().map(index).unzip();
         Self::new([rows, columns], pointers(&row_of, rows).at_caller()?, indices, flat.gather_rows(&kept)?)
     }
 
@@ -191,7 +191,7 @@ impl Csr {
         let row_of = self.row_of();
         let mut at =
             row_of.iter().zip(&self.indices).map(|(row, &column)| row * self.shape[1] + column as usize);
-        self.values.place(&mut at, &self.shape).at_caller()
+        self.values.scatter(&mut at, &self.shape).at_caller()
     }
 
     /// Returns the row index of each entry.

@@ -261,9 +261,9 @@ impl Dense {
     #[track_caller]
     pub fn gather_rows(&self, rows: &[usize]) -> Result<Self> {
         let shape = self.with_rows(rows.len()).at_caller()?;
-        if let Some(place) = rows.iter().position(|&row| row >= self.rows()) {
-            let what = format!("row number at place {place}");
-            return Err(Error::new(what, format!("below {}", self.rows()), rows[place].to_string()));
+        if let Some(index) = rows.iter().position(|&row| row >= self.rows()) {
+            let what = format!("row number at place {index}");
+            return Err(Error::new(what, format!("below {}", self.rows()), rows[index].to_string()));
         }
         let w = self.width();
         each!(&self.0, array => {
@@ -324,9 +324,9 @@ impl Dense {
     /// Finds the first float that satisfies a predicate; returns the position in row-major order, and the float.
     pub(crate) fn find_float(&self, so: fn(f64) -> bool) -> Option<(usize, f64)> {
         fn first<T: Copy + Into<f64>>(all: &ArrayD<T>, so: fn(f64) -> bool) -> Option<(usize, f64)> {
-            for (place, &x) in all.as_slice()?.iter().enumerate() {
+            for (index, &x) in all.as_slice()?.iter().enumerate() {
                 if so(x.into()) {
-                    return Some((place, x.into()));
+                    return Some((index, x.into()));
                 }
             }
             None
@@ -346,10 +346,10 @@ impl Dense {
     /// Fails if a number is NaN or infinite. The message has the name of the tensor, `what`, and the index and the
     /// value of the number.
     pub(crate) fn check_finite(&self, what: &str) -> Result<()> {
-        let Some((mut place, number)) = self.find_float(|x| !x.is_finite()) else { return Ok(()) };
+        let Some((mut position, number)) = self.find_float(|x| !x.is_finite()) else { return Ok(()) };
         let mut index = vec![0; self.shape().len()];
         for (i, &size) in index.iter_mut().zip(self.shape()).rev() {
-            (*i, place) = (place % size, place / size);
+            (*i, position) = (position % size, position / size);
         }
         Err(Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number} at {index:?}")))
     }
@@ -393,12 +393,12 @@ impl Dense {
 
     /// Returns a tensor of shape `shape` in which row *i* of this tensor is row `at[i]`, and all other rows are zeros.
     /// The rows of both tensors have the same width.
-    pub(super) fn place(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
+    pub(super) fn scatter(&self, at: &mut dyn Iterator<Item = usize>, shape: &[usize]) -> Result<Self> {
         let (mut out, w) = (Self::zeros(self.dtype(), shape)?, self.width());
         for_dtype!(self.dtype(), T => {
             let (from, to) = (self.as_slice::<T>()?, out.as_mut_slice::<T>()?);
-            for (row, place) in at.enumerate() {
-                to[place * w..(place + 1) * w].copy_from_slice(&from[row * w..(row + 1) * w]);
+            for (row, index) in at.enumerate() {
+                to[index * w..(index + 1) * w].copy_from_slice(&from[row * w..(row + 1) * w]);
             }
         });
         Ok(out)

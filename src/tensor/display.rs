@@ -27,8 +27,8 @@ struct Short<'a>(&'a [i64]);
 impl fmt::Debug for Short<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut list = f.debug_list();
-        for place in shown(self.0.len()) {
-            match place {
+        for index in shown(self.0.len()) {
+            match index {
                 Some(i) => list.entry(&self.0[i]),
                 None => list.entry(&format_args!("… {} more", self.0.len() - FIRST - LAST)),
             };
@@ -128,9 +128,9 @@ fn lines(
     stored: usize,
     line: impl Fn(&mut fmt::Formatter<'_>, usize) -> fmt::Result,
 ) -> fmt::Result {
-    for place in shown(stored) {
+    for index in shown(stored) {
         write!(f, "\n  ")?;
-        match place {
+        match index {
             Some(at) => line(f, at)?,
             None => write!(f, "… {} more", stored - FIRST - LAST)?,
         }
@@ -183,8 +183,8 @@ impl fmt::Display for Coo {
         let places = self.shape().iter().map(|&extent| extent as f64).product();
         head(f, ("coo", self.dtype(), self.shape()), (stored, "entries"), places)?;
         lines(f, stored, |f, at| {
-            let place: Vec<String> = coordinates.row(at).iter().map(i64::to_string).collect();
-            write!(f, "({}) {}", place.join(", "), number(self.values(), at))
+            let index: Vec<String> = coordinates.row(at).iter().map(i64::to_string).collect();
+            write!(f, "({}) {}", index.join(", "), number(self.values(), at))
         })
     }
 }
@@ -216,7 +216,7 @@ impl fmt::Display for SelectedRows {
         head(f, ("selected rows", self.dtype(), self.shape()), (stored, "rows"), self.height() as f64)?;
         lines(f, stored, |f, at| {
             let numbers: Vec<String> = shown(width)
-                .map(|place| place.map_or("…".to_owned(), |j| number(self.value(), at * width + j)))
+                .map(|index| index.map_or("…".to_owned(), |j| number(self.value(), at * width + j)))
                 .collect();
             write!(f, "{}: {}", self.row_ids()[at], numbers.join(", "))
         })

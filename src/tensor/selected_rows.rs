@@ -52,10 +52,10 @@ impl SelectedRows {
         }
         match rows.iter().position(|&row| usize::try_from(row).map_or(true, |row| row >= height)) {
             None => Ok(Self { shape, rows, value }),
-            Some(place) => {
-                let what = format!("selected row at place {place}");
+            Some(index) => {
+                let what = format!("selected row at place {index}");
                 let expected = format!("0 or more and below the table's height of {height}");
-                Err(Error::new(what, expected, rows[place].to_string()))
+                Err(Error::new(what, expected, rows[index].to_string()))
             }
         }
     }
@@ -122,9 +122,9 @@ impl SelectedRows {
             return Ok(self);
         }
         let mut order: Vec<usize> = (0..self.rows.len()).collect();
-        order.sort_by_key(|&place| self.rows[place]);
+        order.sort_by_key(|&index| self.rows[index]);
         let (value, heads) = self.value.sum_runs(&order, &|a, b| self.rows[a] == self.rows[b]).at_caller()?;
-        Ok(Self { rows: heads.into_iter().map(|place| self.rows[place]).collect(), value, shape: self.shape })
+        Ok(Self { rows: heads.into_iter().map(|index| self.rows[index]).collect(), value, shape: self.shape })
     }
 
     /// Returns the merged form of the table, borrowed if the rows are merged already.
@@ -145,7 +145,7 @@ impl SelectedRows {
         if !self.is_merged() {
             return self.clone().merge()?.densify();
         }
-        self.value.place(&mut self.rows.iter().map(|&row| row as usize), &self.shape).at_caller()
+        self.value.scatter(&mut self.rows.iter().map(|&row| row as usize), &self.shape).at_caller()
     }
 }
 

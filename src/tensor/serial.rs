@@ -96,7 +96,7 @@ impl<'de> serde::de::Visitor<'de> for StorageVisitor {
     }
 
     fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut parts: A) -> Result<Storage, A::Error> {
-        let missing = |place| A::Error::invalid_length(place, &StorageVisitor);
+        let missing = |index| A::Error::invalid_length(index, &StorageVisitor);
         let kind: StorageKind = parts.next_element()?.ok_or_else(|| missing(0))?;
         let read = match kind {
             StorageKind::Dense => parts.next_element().map(|x| x.map(Storage::Dense)),

@@ -77,9 +77,9 @@ impl Trainer {
     #[must_use]
     #[track_caller]
     pub fn averaged(mut self, averaging: Averaging) -> Self {
-        let told = CallerSetting::new(());
-        let appended = self.append_averages(&averaging, told.line.to_string());
-        self.settings.averaged_wrongly = appended.err().map(|error| error.called(told.line));
+        let setting = CallerSetting::new(());
+        let appended = self.append_averages(&averaging, setting.line.to_string());
+        self.settings.averaged_wrongly = appended.err().map(|error| error.called(setting.line));
         self.step.programs = None;
         self
     }
@@ -100,14 +100,14 @@ impl Trainer {
             return Err(Error::new("parameter not to average", expected, format!("`{unknown}`")));
         }
         let start = usize::try_from(*start).unwrap_or(usize::MAX);
-        for &of in self
+        for &parameter in self
             .training
             .trained
             .iter()
             .filter(|(param, _)| !except.iter().any(|except| except == name(*param)))
         {
             let attributes = Attributes::new().with("start", start).with("decay", *decay);
-            average(&mut program, &self.training.registry, of, attributes, caller.clone())?;
+            average(&mut program, &self.training.registry, parameter, attributes, caller.clone())?;
         }
         for (param, average) in averages(&program) {
             let start = self.training.scope.value(param)?;

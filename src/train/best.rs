@@ -57,9 +57,9 @@ impl Trainer {
         let (what, expected, got) = if let (true, Some((theirs, ours))) = (ours == *known, other) {
             (METRIC, format!("{theirs}, by which the best epoch so far was chosen ({so_far})"), ours)
         } else if ours.data == known.data {
-            let of = |c: &Criterion| format!("`{}`, where {} is better", c.metric, c.better);
-            let expected = format!("{}, which chose the best epoch so far ({so_far})", of(known));
-            (METRIC, expected, of(&ours))
+            let criterion = |c: &Criterion| format!("`{}`, where {} is better", c.metric, c.better);
+            let expected = format!("{}, which chose the best epoch so far ({so_far})", criterion(known));
+            (METRIC, expected, criterion(&ours))
         } else {
             let expected = format!(
                 "the data on which the best epoch so far was chosen ({so_far}; fingerprint {:016x})",

@@ -161,9 +161,9 @@ impl Trainer {
             received.iter().map(|(bytes, begin)| Reader(&bytes[*begin..])).collect();
         let mut mine = Message(world.message());
         let to = (factor, &mut mine);
-        let place = share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, to)?;
+        let position = share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, to)?;
         // The sums of the own share may be in the slots already.
-        let in_slots = place.is_some() && place == held.sums.in_slots();
+        let in_slots = position.is_some() && position == held.sums.in_slots();
         drop(readers);
         world.reuse(received.into_iter().map(|(bytes, _)| bytes).collect());
         let doing = format!("gradients of step {}", self.training.position.step + 1);
@@ -258,16 +258,17 @@ impl Trainer {
         }
         let last = dealt.occupied.iter().rposition(|&occupied| occupied).unwrap_or(0);
         let size = world.size();
-        let of = (0..size).find(|&rank| parallel::parts_of(rank, size, dealt.occupied.len()).contains(&last));
+        let owner =
+            (0..size).find(|&rank| parallel::parts_of(rank, size, dealt.occupied.len()).contains(&last));
         let mut message = Message::default();
-        if of == Some(world.rank()) {
+        if owner == Some(world.rank()) {
             for name in &names {
                 let value = self.training.scope.value(name)?.into_dense()?;
                 message.numbers(&value, 0..value.len())?;
             }
         }
         let all = world.gather("statistics of layers", message.0)?;
-        let mut message = Reader(all.get(of.unwrap_or(0)).map_or(&[], Vec::as_slice));
+        let mut message = Reader(all.get(owner.unwrap_or(0)).map_or(&[], Vec::as_slice));
         for name in &names {
             let like = self.training.scope.value(name)?;
             self.training.scope.set(name, message.numbers(like.dtype(), like.shape())?)?;

@@ -186,7 +186,7 @@ impl Trainer {
     /// Checks that a step has the same numbers of batches and parts as the earlier steps of the training.
     pub(super) fn check_step(&self) -> Result<()> {
         let known = &self.training.position;
-        for (what, known, ours, told) in [
+        for (what, known, ours, given) in [
             (
                 "batches that make a step",
                 known.accumulate,
@@ -199,7 +199,7 @@ impl Trainer {
                 let at = &self.training.position;
                 let expected = format!("{}, as in the training so far, which is at {at}", known.max(1));
                 let error = Error::new(what, expected, ours.to_string());
-                return Err(told.iter().fold(error, |error, told| error.called(told.line)));
+                return Err(given.iter().fold(error, |error, given| error.called(given.line)));
             }
         }
         Ok(())
@@ -322,11 +322,11 @@ impl Trainer {
         self.step.compiled()?.read.iter_mut().for_each(|read| read.rows.clear());
         let sums = PartSums::new(&self.training.program, &self.training.trained)?;
         let state = RefCell::new((self, sums, results));
-        for of in subtrees(dealt.own.clone()) {
-            let mut single = |of: &Range<usize>| {
-                (of.len() == 1).then(|| {
+        for range in subtrees(dealt.own.clone()) {
+            let mut single = |range: &Range<usize>| {
+                (range.len() == 1).then(|| {
                     let (trainer, sums, results) = &mut *state.borrow_mut();
-                    let part = of.start;
+                    let part = range.start;
                     if !dealt.occupied[part] {
                         let mut carried = std::mem::take(trainer.carried_of(part));
                         trainer.runner()?.carry_none(&mut carried)?;
@@ -342,8 +342,8 @@ impl Trainer {
                 let compiled = trainer.step.compiled()?;
                 sums.join(&mut compiled.runner.executor, left, right)
             };
-            let key = parallel::sum(of.clone(), &mut single, &mut join)?;
-            keys.push((of, key));
+            let key = parallel::sum(range.clone(), &mut single, &mut join)?;
+            keys.push((range, key));
         }
         let (trainer, mut sums, _) = state.into_inner();
         // An update is possible only after a run. If no part of this process has a sequence, its first part therefore
@@ -424,7 +424,7 @@ impl Trainer {
         let TrainingState { state, trained, .. } = &self.training;
         let executor = &mut self.step.compiled()?.runner.executor;
         for (at, &(param, gradient)) in trained.iter().enumerate() {
-            let mut without_rows = whole.gradients.iter().filter(|(of, _)| *of == gradient);
+            let mut without_rows = whole.gradients.iter().filter(|(var, _)| *var == gradient);
             let name = &state.program.var(param).name;
             let dense = executor.change_gradient(param, &mut |mut sum| {
                 let others: Vec<_> = without_rows.by_ref().map(|(_, other)| other.clone()).collect();

@@ -30,8 +30,8 @@ pub(super) struct Piece {
 impl Piece {
     /// Returns a whole batch as a single piece.
     pub(super) fn whole(batch: Batch, runner: &BatchRunner) -> Self {
-        let of = runner.sequences(&batch);
-        Self { batch, sequences: 0..of, of }
+        let count = runner.sequences(&batch);
+        Self { batch, sequences: 0..count, of: count }
     }
 
     pub(super) fn is_whole(&self) -> bool {
@@ -283,7 +283,7 @@ impl Trainer {
     }
 
     fn of_limit(&self, error: Error) -> Error {
-        self.settings.division.memory_limit.iter().fold(error, |error, told| error.called(told.line))
+        self.settings.division.memory_limit.iter().fold(error, |error, given| error.called(given.line))
     }
 
     /// Returns whether the step of a batch fits the memory limit; like [`Self::shortage`], may release buffers of
@@ -330,7 +330,7 @@ impl Trainer {
                 let of_all = longest.filter(|_| short.base > short.left);
                 return Err(self.too_large(&of_all.unwrap_or(piece.batch), short));
             }
-            left.extend(self.cut(piece, short)?.into_iter().rev());
+            left.extend(self.divided(piece, short)?.into_iter().rev());
         }
         Ok(pieces)
     }
@@ -358,7 +358,7 @@ impl Trainer {
 
     /// Cuts a piece into smaller pieces with about the same number of rows. The number of pieces is the smallest that
     /// removes the shortage, if memory is proportional to rows.
-    fn cut(&self, piece: Piece, Deficit { needed, left, base, .. }: Deficit) -> Result<Vec<Piece>> {
+    fn divided(&self, piece: Piece, Deficit { needed, left, base, .. }: Deficit) -> Result<Vec<Piece>> {
         let runner = self.runner()?;
         let lengths = runner.lengths(&piece.batch)?;
         let count = (needed - base).div_ceil(left.saturating_sub(base).max(1)).clamp(2, lengths.len());

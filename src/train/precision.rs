@@ -67,7 +67,7 @@ impl Trainer {
         }
         let note = "`Trainer::allow_slow` trains anyway, more slowly than in f32, with the same results";
         let error = no_unit(unit.precision()).noted_in_code(note);
-        Err(self.settings.precision.iter().fold(error, |error, told| error.called(told.line)))
+        Err(self.settings.precision.iter().fold(error, |error, given| error.called(given.line)))
     }
 
     /// Returns the unit of a training that is resumed from a checkpoint.

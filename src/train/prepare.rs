@@ -83,9 +83,9 @@ impl Trainer {
                 .try_for_each(|var| self.own(var).map(drop))
                 .map_err(|e| named(e).called(metric.line))?;
         }
-        for told in &self.settings.outputs {
-            let (name, var) = &**told;
-            self.made(*var).map_err(|e| e.variable(format!("output {name}")).called(told.line))?;
+        for given in &self.settings.outputs {
+            let (name, var) = &**given;
+            self.made(*var).map_err(|e| e.variable(format!("output {name}")).called(given.line))?;
         }
         for (what, number) in [
             ("patience, in epochs", &self.settings.patience),
@@ -94,10 +94,10 @@ impl Trainer {
             ("parts of a batch", &self.settings.division.parts),
             ("memory limit in bytes", &self.settings.division.memory_limit),
         ] {
-            if let Some(told) = number
-                && **told == 0
+            if let Some(given) = number
+                && **given == 0
             {
-                return Err(Error::new(what, "at least 1", "0").called(told.line));
+                return Err(Error::new(what, "at least 1", "0").called(given.line));
             }
         }
         self.check_precision()?;
@@ -169,8 +169,8 @@ impl Trainer {
             None => {
                 let terms = LossTerms::of(program, &self.training.registry, self.training.loss.id());
                 terms.map_err(|e| {
-                    let told = self.settings.division.accumulate.iter().chain(&self.settings.division.parts);
-                    told.fold(e.noted(BY_WEIGHT), |e, told| e.called(told.line))
+                    let given = self.settings.division.accumulate.iter().chain(&self.settings.division.parts);
+                    given.fold(e.noted(BY_WEIGHT), |e, given| e.called(given.line))
                 })
             }
             Some(weight) => LossTerms::weighted(

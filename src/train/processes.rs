@@ -98,13 +98,13 @@ impl Trainer {
     /// Returns whether `mine` is true on at least one process.
     pub(super) fn agreed(&self, mine: bool, doing: &str) -> Result<bool> {
         let Some(world) = self.others() else { return Ok(mine) };
-        Ok(world.agree(doing, Ok(vec![u8::from(mine)]))?.iter().any(|said| said.first() == Some(&1)))
+        Ok(world.agree(doing, Ok(vec![u8::from(mine)]))?.iter().any(|message| message.first() == Some(&1)))
     }
 
     pub(super) fn check_parts(&self) -> Result<()> {
         let (parts, size) = (self.parts_a_batch(), self.step.world.as_ref().map_or(1, World::size) as u64);
         let called = |error: Error| {
-            self.settings.division.parts.iter().fold(error, |error, told| error.called(told.line))
+            self.settings.division.parts.iter().fold(error, |error, given| error.called(given.line))
         };
         if !parts.is_power_of_two() || parts > MOST_PARTS {
             let expected = format!("a power of two up to {MOST_PARTS}");
@@ -156,13 +156,13 @@ impl Trainer {
         let sent = now.sent.saturating_sub(before.sent);
         let mut message = Message::default();
         message.floats(&[self.step.computed as f64, sent as f64, seconds, waited]);
-        let of = |message: &Vec<u8>| match Reader(message).floats()?[..] {
+        let parsed = |message: &Vec<u8>| match Reader(message).floats()?[..] {
             [tokens, sent, seconds, waited] => {
                 Ok(Process { tokens: tokens as u64, sent: sent as u64, seconds, waited })
             }
             _ => Err(unprepared()),
         };
-        world.gather("measures of the processes", message.0)?.iter().map(of).collect()
+        world.gather("measures of the processes", message.0)?.iter().map(parsed).collect()
     }
 
     /// Checks that all processes have the same settings; if the states of the processes differ, sends the state of rank
@@ -220,10 +220,13 @@ impl Trainer {
         let program = self.training.program.to_bytes()?;
         let name = |var: VarId| self.training.program.var(var).name.as_str();
         let metrics: Vec<&str> = self.settings.metrics.iter().map(|metric| metric.name()).collect();
-        let plateau = self.settings.rates.plateau.as_deref().map_or(String::new(), |of| {
-            format!("factor {}, patience {}, least {}", of.factor, of.patience, of.least)
+        let plateau = self.settings.rates.plateau.as_deref().map_or(String::new(), |plateau_setting| {
+            format!(
+                "factor {}, patience {}, least {}",
+                plateau_setting.factor, plateau_setting.patience, plateau_setting.least
+            )
         });
-        let number = |told: &Option<CallerSetting<u64>>| told.as_deref().copied().unwrap_or_default();
+        let number = |given: &Option<CallerSetting<u64>>| given.as_deref().copied().unwrap_or_default();
         Ok([
             format!("version of unpadded: {}", env!("CARGO_PKG_VERSION")),
             format!("seed: {}", self.training.program.seed),

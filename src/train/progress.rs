@@ -184,8 +184,8 @@ impl<'a> Console<'a> {
             }
             _ => {
                 self.next = now + EVERY;
-                let of = self.batches.map_or_else(String::new, |n| format!("/{n}"));
-                self.say(&format!("{epoch}, batch {}{of}: {text}", position.batch));
+                let total = self.batches.map_or_else(String::new, |n| format!("/{n}"));
+                self.say(&format!("{epoch}, batch {}{total}: {text}", position.batch));
             }
         }
     }

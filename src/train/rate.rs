@@ -106,12 +106,12 @@ impl Trainer {
 
     /// Checks the settings that change the learning rate.
     pub(super) fn check_rate(&self) -> Result<()> {
-        let line = self.settings.rates.plateau.as_ref().map(|told| told.line).or(self
+        let line = self.settings.rates.plateau.as_ref().map(|given| given.line).or(self
             .settings
             .rates
             .rate_by
             .as_ref()
-            .map(|told| told.line));
+            .map(|given| given.line));
         let Some(line) = line else { return Ok(()) };
         let base =
             optimizer::base_rate(&self.training.program, self.training.rate).map_err(|e| e.called(line))?;
@@ -119,7 +119,7 @@ impl Trainer {
             .rates
             .plateau
             .as_ref()
-            .map_or(Ok(()), |told| told.check(base).map_err(|e| e.called(told.line)))
+            .map_or(Ok(()), |given| given.check(base).map_err(|e| e.called(given.line)))
     }
 
     /// Lowers the learning rate after an epoch if the plateau schedule's patience is over; returns the message about the
@@ -152,11 +152,11 @@ impl Trainer {
 
     /// Makes a step at the learning rate multiplied by the user's function; restores the rate's scale afterwards.
     pub(super) fn at_rate<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let Some(told) = &self.settings.rates.rate_by else { return step(self) };
-        let factor = (**told)(&self.training.position);
+        let Some(given) = &self.settings.rates.rate_by else { return step(self) };
+        let factor = (**given)(&self.training.position);
         if !(factor.is_finite() && factor >= 0.0) {
             let what = format!("factor of the learning rate at {}", self.training.position);
-            return Err(Error::new(what, "a finite number from 0", factor.to_string()).called(told.line));
+            return Err(Error::new(what, "a finite number from 0", factor.to_string()).called(given.line));
         }
         let scale = self.scale()?;
         let product = (f64::from(scale) * factor) as f32;

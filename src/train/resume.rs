@@ -187,8 +187,9 @@ impl Trainer {
             }
             if beside.is_some() || !self.settings.rates.change_rate {
                 let expected = "the program of the model being built";
-                let told = beside.clone().filter(|_| self.settings.rates.change_rate).unwrap_or(difference);
-                let error = Error::of(ErrorKind::Program, "program", expected, told);
+                let reported =
+                    beside.clone().filter(|_| self.settings.rates.change_rate).unwrap_or(difference);
+                let error = Error::of(ErrorKind::Program, "program", expected, reported);
                 return Err(if beside.is_none() { error.noted_in_code(OTHER_RATE) } else { error });
             }
         }
@@ -287,20 +288,20 @@ impl Trainer {
 /// Returns the first difference between a metric of a checkpoint and the model's metric of the same name, as the texts
 /// (checkpoint, model).
 pub(super) fn other_metric(theirs: &MetricDesc, ours: &MetricDesc) -> Option<(String, String)> {
-    let kind = |of: &MetricDesc| format!("kind `{}`", of.kind);
-    let variables = |of: &MetricDesc| format!("variables `{}`", of.variables.join("`, `"));
+    let kind = |metric: &MetricDesc| format!("kind `{}`", metric.kind);
+    let variables = |metric: &MetricDesc| format!("variables `{}`", metric.variables.join("`, `"));
     let shown: [&dyn Fn(&MetricDesc) -> String; 2] = [&kind, &variables];
-    let told = [theirs, ours].into_iter().flat_map(|of| of.attributes.iter().map(|(name, _)| name));
+    let names = [theirs, ours].into_iter().flat_map(|metric| metric.attributes.iter().map(|(name, _)| name));
     // Older files do not have the unit of a user's own metric.
-    let told = told.filter(|name| *name != SHARE);
+    let names = names.filter(|name| *name != SHARE);
     let attribute = |name: &str| {
-        let of = |of: &MetricDesc| match of.attributes.get(name) {
+        let metric = |metric: &MetricDesc| match metric.attributes.get(name) {
             Some(value) => format!("`{name}` {value}"),
             None => format!("no `{name}`"),
         };
-        (of(theirs), of(ours))
+        (metric(theirs), metric(ours))
     };
-    let pairs = shown.map(|shown| (shown(theirs), shown(ours))).into_iter().chain(told.map(attribute));
+    let pairs = shown.map(|shown| (shown(theirs), shown(ours))).into_iter().chain(names.map(attribute));
     pairs.into_iter().find(|(theirs, ours)| theirs != ours)
 }
 

@@ -194,10 +194,10 @@ impl Source<'_> {
         Ok(length)
     }
 
-    /// Decodes the value of a field into `place`; fails if the field occurred before. The error calls the field
+    /// Decodes the value of a field into `slot`; fails if the field occurred before. The error calls the field
     /// `what`.
-    pub(crate) fn once<T: FieldType>(&mut self, place: &mut Option<T>, what: &str) -> Result<()> {
-        match place.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
+    pub(crate) fn once<T: FieldType>(&mut self, slot: &mut Option<T>, what: &str) -> Result<()> {
+        match slot.replace(self.item().map_err(|e| e.noted(format!("in {what}")))?) {
             None => Ok(()),
             Some(_) => Err(wrong(format!("{what} once"), format!("{what} twice"))),
         }

@@ -48,10 +48,10 @@ fn every_cut_and_every_flipped_bit_is_noticed() {
     for end in 0..bytes.len() {
         refused(&bytes[..end]);
     }
-    for place in 0..bytes.len() {
+    for at in 0..bytes.len() {
         for bit in 0..8 {
             let mut bytes = bytes.clone();
-            bytes[place] ^= 1 << bit;
+            bytes[at] ^= 1 << bit;
             refused(&bytes);
         }
     }
@@ -107,9 +107,9 @@ fn absurd_lengths_allocate_nothing() {
 #[test]
 fn bodies_are_streamed() {
     let whole = file(&[("x", b"some bytes")]);
-    let streamed = |said: u64| {
+    let streamed = |declared: u64| {
         let mut writer = Writer::new(Vec::new()).unwrap();
-        writer.stream_section("x", said, |body| {
+        writer.stream_section("x", declared, |body| {
             b"some bytes".chunks(3).try_for_each(|piece| body.write(piece))
         })?;
         writer.finish()

@@ -194,8 +194,8 @@ fn long_reason(ranks: &mut dyn Communicator) {
         return ranks.leave(&reason);
     }
     match exchange(ranks, 0, |_, _| 10, Instant::now() + LONG) {
-        Err(ExchangeFailure::Left { reason: cut, .. }) => {
-            assert!(cut.len() >= 2000 && reason.starts_with(&cut))
+        Err(ExchangeFailure::Left { reason: truncated, .. }) => {
+            assert!(truncated.len() >= 2000 && reason.starts_with(&truncated))
         }
         other => panic!("{other:?}"),
     }

@@ -248,9 +248,9 @@ fn the_likeliest_column_is_an_id_as_ids_are_fed() {
     let table = net.layer(Embedding::new(3, 3));
     net.recurrent(x, |step, x_t| {
         let own = step.memory_of(DType::I64, &[]);
-        let said = (x_t + table.of(own)).argmax();
-        step.update(own, said);
-        said
+        let text = (x_t + table.of(own)).argmax();
+        step.update(own, text);
+        text
     });
     net.finish().unwrap();
 }

@@ -45,7 +45,7 @@ const ELSEWHERE: [(&str, &str); 31] = [
     ("Source::open", "a user's own: an error at the line of `Loader::new`"),
     ("Vocabulary::counted", "its error is the token that occurs twice, for the message of the caller"),
     ("best::best_paths", "fails only where memory ends"),
-    ("element::", "what `update_rule!` calls, as the methods of `Op`"),
+    ("AnyRule::", "what `update_rule!` calls, as the methods of `Op`"),
     ("testing::", "what it returns are the failures of operators, each with the sample and the rule"),
 ];
 

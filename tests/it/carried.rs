@@ -300,8 +300,8 @@ fn a_wrong_pair_is_refused_before_anything_runs() {
     wrong(&|p| p.var_mut(state.id()).role = VarRole::Computed, feed);
     let slot = "variable `add`: carried state: expected one feed in the slot `before`, and one output, got another number of feeds or outputs";
     wrong(&|p| p.var_mut(sum.id()).role = VarRole::Carried, slot);
-    let spec = |p: &mut Program, of: VarId, like: usize| {
-        let unpadded::program::VarKind::Tensor(spec) = &mut p.var_mut(of).kind else { panic!("a tensor") };
+    let spec = |p: &mut Program, var: VarId, like: usize| {
+        let unpadded::program::VarKind::Tensor(spec) = &mut p.var_mut(var).kind else { panic!("a tensor") };
         *spec = unpadded::op::Spec::fixed(DType::F32, &[like, 2]).unwrap();
     };
     wrong(&|p| spec(p, after, 4), "expected f32[batch, 2], as the feed `state_0`, got f32[4, 2]");

@@ -492,8 +492,8 @@ fn what_does_not_fit_is_refused() {
     let mut all = Vec::new();
     let mut refused = |var: Var| {
         let error = var.refused().to_string();
-        let (message, place) = error.split_once(" (at ").unwrap();
-        assert!(place.starts_with(file!()), "{error}");
+        let (message, location) = error.split_once(" (at ").unwrap();
+        assert!(location.starts_with(file!()), "{error}");
         all.push(message.to_owned());
     };
     refused(net.lstm(x, Lstm::new(2).cell_clip(0.0)));

@@ -131,11 +131,11 @@ fn a_wrong_row_is_named_as_in_a_whole_call() {
     let mut wrong = batch(&lengths);
     wrong[1].as_mut_slice::<i64>().unwrap()[480] = 9;
     let numbers: Vec<u64> = (0..300).collect();
-    let said = |threads| model.run(&mut model.executor(threads), &wrong, &numbers).unwrap_err().to_string();
-    let one = said(1);
+    let text = |threads| model.run(&mut model.executor(threads), &wrong, &numbers).unwrap_err().to_string();
+    let one = text(1);
     assert!(one.contains("lookup") || one.contains("embedding"), "{one}");
     assert!(one.contains("9") && one.contains(file!()), "{one}");
-    assert_eq!(said(2), one);
+    assert_eq!(text(2), one);
     let mut executor = model.executor(2);
     model.run(&mut executor, &wrong, &numbers).unwrap_err();
     let right = batch(&lengths);
@@ -179,10 +179,10 @@ fn at_the_root_chunks_and_threads_change_no_bit() {
     }
     let mut wrong = self::batch(&lengths);
     wrong[1].as_mut_slice::<i64>().unwrap()[480] = 9;
-    let said = |threads| model.run(&mut model.executor(threads), &wrong, &numbers).unwrap_err().to_string();
-    let first = said(1);
+    let text = |threads| model.run(&mut model.executor(threads), &wrong, &numbers).unwrap_err().to_string();
+    let first = text(1);
     assert!(first.contains("position") && first.contains("got 9") && first.contains(file!()), "{first}");
-    assert!(said(2) == first && said(3) == first, "{first} is not {} or {}", said(2), said(3));
+    assert!(text(2) == first && text(3) == first, "{first} is not {} or {}", text(2), text(3));
 }
 
 /// Values that a chain alone needs take turns in few buffers, as they would if it were no chain.

@@ -29,9 +29,9 @@ fn refused(sections: &Sections) -> String {
     let error = Checkpoint::from_bytes(&file(sections)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Format, "{error}");
     let message = error.to_string();
-    let (said, line) = message.split_once(" (at ").unwrap();
+    let (text, line) = message.split_once(" (at ").unwrap();
     assert!(line.starts_with(file!()), "{message}");
-    said.to_owned()
+    text.to_owned()
 }
 
 /// Returns a file in which a field of a section's record is replaced.
@@ -103,7 +103,7 @@ fn every_bit_of_every_dtype_comes_back() {
     let bytes = checkpoint.to_bytes().unwrap();
     let loaded = Checkpoint::from_bytes(&bytes).unwrap();
     for (name, value) in &checkpoint.tensors {
-        let same = |of: &Storage| of.as_dense().unwrap().bits_eq(value.as_dense().unwrap());
+        let same = |storage: &Storage| storage.as_dense().unwrap().bits_eq(value.as_dense().unwrap());
         assert!(same(&loaded.tensors[name]) && same(&loaded.best[name]), "{name}");
     }
     assert_eq!(loaded.to_bytes().unwrap(), bytes);
@@ -113,13 +113,13 @@ fn every_bit_of_every_dtype_comes_back() {
 #[test]
 fn every_changed_byte_and_every_cut_is_noticed() {
     let bytes = trained::checkpoint(4).to_bytes().unwrap();
-    for place in 0..bytes.len() {
+    for at in 0..bytes.len() {
         let mut changed = bytes.clone();
-        changed[place] ^= 1 << (place % 8);
+        changed[at] ^= 1 << (at % 8);
         let error = Checkpoint::from_bytes(&changed).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format, "{error}");
         assert!(error.to_string().starts_with("bytes of a checkpoint: "), "{error}");
-        let error = Checkpoint::from_bytes(&bytes[..place]).unwrap_err();
+        let error = Checkpoint::from_bytes(&bytes[..at]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Format, "{error}");
     }
 }

@@ -160,8 +160,8 @@ fn what_does_not_fit_is_refused() {
             "what `x` is compared with: expected a variable `y` or a `number`, got neither",
         ),
     ];
-    for (error, said) in cases {
-        assert!(error.contains(said) && error.contains(file!()), "{said}\nis not in {error}");
+    for (error, text) in cases {
+        assert!(error.contains(text) && error.contains(file!()), "{text}\nis not in {error}");
     }
     net.greater(x, -2f64.powi(31));
 }

@@ -85,16 +85,16 @@ pub(crate) fn change(all: &mut Sections, random: &mut Random) {
         _ => {
             let body = &mut all[at].1;
             for _ in 0..1 + random.below(2) {
-                let place = random.below(body.len());
+                let index = random.below(body.len());
                 match random.below(5) {
-                    0 => body[place] = random.below(256) as u8,
-                    1 => body[place] = random.below(12) as u8,
-                    2 => body[place] = body[place].wrapping_add(1),
-                    3 => body[place..].iter_mut().take(8).for_each(|b| *b = 0xff),
+                    0 => body[index] = random.below(256) as u8,
+                    1 => body[index] = random.below(12) as u8,
+                    2 => body[index] = body[index].wrapping_add(1),
+                    3 => body[index..].iter_mut().take(8).for_each(|b| *b = 0xff),
                     _ => {
                         let from = random.below(body.len());
-                        let n = 4.min(body.len() - from.max(place));
-                        body.copy_within(from..from + n, place);
+                        let n = 4.min(body.len() - from.max(index));
+                        body.copy_within(from..from + n, index);
                     }
                 }
             }

@@ -26,7 +26,7 @@ fn a_layer_of_another_builder_is_refused() {
         assert_eq!(format!("{y:?}"), "unknown");
         let found = messages(&other);
         let [found] = &found[..] else { panic!("one message: {found:?}") };
-        let said = format!(
+        let text = format!(
             "variable `foreign`: input of layer `{name}`: expected a variable of the builder that made the layer, got a variable of \
              another builder"
         );
@@ -36,7 +36,7 @@ fn a_layer_of_another_builder_is_refused() {
             ),
             "{found}"
         );
-        assert!(found.contains(&said) && found.contains(&format!("elsewhere.rs:{line}:")), "{found}");
+        assert!(found.contains(&text) && found.contains(&format!("elsewhere.rs:{line}:")), "{found}");
         assert!(other.program().is_err());
         // The layer is as it was.
         layer.of(x);
@@ -65,8 +65,8 @@ fn a_variable_of_another_builder_is_named() {
     let _ = feed(&own, "x") + feed(&other, "foreign");
     let found = messages(&own);
     assert_eq!(found.len(), 1, "{found:?}");
-    let said = "add #0: variable: expected a variable of this builder, got `foreign` of another builder";
-    assert!(found[0].starts_with(said), "{found:?}");
+    let text = "add #0: variable: expected a variable of this builder, got `foreign` of another builder";
+    assert!(found[0].starts_with(text), "{found:?}");
 }
 
 /// The builder records the error, and the missing result is no silent hole in its program.
@@ -86,11 +86,11 @@ fn a_call_on_another_thread_is_an_error_of_the_builder() {
     y.tanh();
     let found = messages(&net);
     let [found] = &found[..] else { panic!("one message: {found:?}") };
-    let said = "variable: expected a call on the thread of its builder, got a call on another thread";
+    let text = "variable: expected a call on the thread of its builder, got a call on another thread";
     assert!(
         found.ends_with("; a program is built on one thread: the thread that made its builder"),
         "{found}"
     );
-    assert!(found.contains(said) && found.contains(&format!("elsewhere.rs:{line}:")), "{found}");
+    assert!(found.contains(text) && found.contains(&format!("elsewhere.rs:{line}:")), "{found}");
     assert!(net.finish().is_err());
 }

@@ -103,18 +103,19 @@ fn train(
 pub(crate) fn rules() -> Vec<(&'static str, AnyOptimizer)> {
     let options: [fn(&mut Options); 10] = [
         |_| {},
-        |of| of.schedule = Schedule::cosine_to(700, 0.01 * of.rate).warm_up(20),
-        |of| of.schedule = Schedule::step(150, 0.5),
-        |of| of.schedule = Schedule::piecewise([(100, 0.5), (300, 0.1), (500, 2.0)]).warm_up(50),
-        |of| of.schedule = Schedule::inverse_sqrt(100).warm_up(100),
-        |of| of.groups.push(Group::of(["table"]).rate(0.3)),
-        |of| of.schedule = Schedule::linear_to(800, 0.1 * of.rate),
-        |of| (of.schedule, of.max_norm) = (Schedule::step_after(200, 90, 0.7), Some(0.05)),
-        |of| (of.schedule, of.clip_value) = (Schedule::one_cycle(600, 0.3), Some(0.01)),
-        |of| (of.schedule, of.clip_norm) = (Schedule::linear(600), Some(0.02)),
+        |values| values.schedule = Schedule::cosine_to(700, 0.01 * values.rate).warm_up(20),
+        |values| values.schedule = Schedule::step(150, 0.5),
+        |values| values.schedule = Schedule::piecewise([(100, 0.5), (300, 0.1), (500, 2.0)]).warm_up(50),
+        |values| values.schedule = Schedule::inverse_sqrt(100).warm_up(100),
+        |values| values.groups.push(Group::of(["table"]).rate(0.3)),
+        |values| values.schedule = Schedule::linear_to(800, 0.1 * values.rate),
+        |values| (values.schedule, values.max_norm) = (Schedule::step_after(200, 90, 0.7), Some(0.05)),
+        |values| (values.schedule, values.clip_value) = (Schedule::one_cycle(600, 0.3), Some(0.01)),
+        |values| (values.schedule, values.clip_norm) = (Schedule::linear(600), Some(0.02)),
     ];
-    let exact = OptimizerKind::variants().into_iter().filter(|of| !matches!(of.owes, Debt::AtOnce(_)));
-    exact.zip(options.iter().cycle()).map(|(of, change)| (of.name, of.with(change))).collect()
+    let exact =
+        OptimizerKind::variants().into_iter().filter(|values| !matches!(values.owes, Debt::AtOnce(_)));
+    exact.zip(options.iter().cycle()).map(|(values, change)| (values.name, values.with(change))).collect()
 }
 
 pub(crate) fn farthest(a: &[f64], b: &[f64]) -> f64 {
@@ -218,7 +219,7 @@ fn a_step_block_may_read_several_tables() {
         Adam::new(0.02).minimize(&mut program, &registry, loss.id()).unwrap();
         let ops = &program.root().ops;
         let reader = ops.iter().position(|op| op.step.is_some()).unwrap();
-        let of = |table: Var| -> Vec<_> {
+        let values = |table: Var| -> Vec<_> {
             let settles = ops[..reader].iter().filter(|op| op.role == Role::Settle);
             settles
                 .filter(|op| op.output("param") == [table.id()])
@@ -226,7 +227,7 @@ fn a_step_block_may_read_several_tables() {
                 .collect()
         };
         let settled = if rows { (vec![vec![words.id()]], vec![vec![]]) } else { (vec![], vec![]) };
-        assert_eq!((of(a), of(b)), settled, "{program}");
+        assert_eq!((values(a), values(b)), settled, "{program}");
         let mut executor = Executor::new(&program, &registry, &[], 1).unwrap();
         let (mut scope, mut random) = (Scope::of(&program).unwrap(), Random(8));
         for step in 0..60 {

@@ -51,10 +51,10 @@ fn an_id_beyond_the_table_moves_nothing() {
                             let feeds = [(words, &fed)];
                             for run in [Run::train(&feeds, step), Run::infer(&feeds)] {
                                 let error = executor.run(&mut scope, &run).unwrap_err();
-                                let said = format!(
+                                let text = format!(
                                     "id of sample 2, position 1: expected at least 0 and below {HEIGHT}, the height, got {odd}"
                                 );
-                                assert!(error.to_string().contains(&said), "{error}");
+                                assert!(error.to_string().contains(&text), "{error}");
                                 assert_eq!(error.place().variable.as_deref(), Some("table"), "{error}");
                                 same(&values(&mut scope), &before);
                             }
@@ -84,9 +84,9 @@ fn beside_a_bad_id_other_tables_are_where_they_would_be() {
     Adam::new(0.01).minimize(&mut program, &registry, loss.id()).unwrap();
     let mut executor = Executor::new(&program, &registry, &[], 1).unwrap();
     let mut scope = Scope::of(&program).unwrap();
-    let of = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec()]).unwrap();
+    let ids_of = |ids: &[i64]| Variable::from_sequences(&[ids.to_vec()]).unwrap();
     for step in 0..9i64 {
-        let (x, y) = (of(&[step, 1]), of(&[step + 2, 3]));
+        let (x, y) = (ids_of(&[step, 1]), ids_of(&[step + 2, 3]));
         executor.run(&mut scope, &Run::train(&[(a.0, &x), (b.0, &y)], step as u64)).unwrap();
     }
     let settled = |scope: &Scope| {
@@ -95,7 +95,9 @@ fn beside_a_bad_id_other_tables_are_where_they_would_be() {
         values(&mut scope)
     };
     let before = settled(&scope);
-    for (x, y, named) in [(of(&[0, 1]), of(&[HEIGHT as i64]), "b"), (of(&[-1]), of(&[0]), "a")] {
+    for (x, y, named) in
+        [(ids_of(&[0, 1]), ids_of(&[HEIGHT as i64]), "b"), (ids_of(&[-1]), ids_of(&[0]), "a")]
+    {
         let raw = values(&mut scope);
         let error = executor.run(&mut scope, &Run::train(&[(a.0, &x), (b.0, &y)], 9)).unwrap_err();
         assert_eq!(error.place().variable.as_deref(), Some(named), "{error}");
@@ -138,13 +140,13 @@ fn damaged_missing_and_foreign_states_change_nothing() {
     let mut into = trainer(Gradient::Rows);
     into.fit(&loader(), &loader(), Until::Steps(3)).unwrap();
     // Every byte is covered by a checksum.
-    for place in (0..whole.len()).step_by(whole.len() / 400) {
+    for index in (0..whole.len()).step_by(whole.len() / 400) {
         let mut bytes = whole.clone();
-        bytes[place] ^= 0x20;
+        bytes[index] ^= 0x20;
         refused(&mut into, &bytes, &at, &[]);
     }
-    for place in (0..whole.len()).step_by(whole.len() / 40) {
-        refused(&mut into, &whole[..place], &at, &[]);
+    for index in (0..whole.len()).step_by(whole.len() / 40) {
+        refused(&mut into, &whole[..index], &at, &[]);
     }
     // Each state of the rule, the settled rows, and the number of updates.
     let parts = sections(&whole);
@@ -154,7 +156,7 @@ fn damaged_missing_and_foreign_states_change_nothing() {
         String::from_utf8(named.unwrap().1).unwrap()
     };
     for missing in ["moment1", "moment2", "settled"]
-        .map(|of| format!("embedding_0.weight.{of}"))
+        .map(|ids_of| format!("embedding_0.weight.{ids_of}"))
         .into_iter()
         .chain(["embedding_0.weight".to_owned(), "learning_rate.history".to_owned()])
     {
@@ -198,7 +200,7 @@ fn no_history_panics() {
     let at = path("hostile");
     saved(&mut trainer(Gradient::Rows), 7, &at);
     let whole = Checkpoint::load(&at).unwrap();
-    for (name, place) in [
+    for (name, index) in [
         ("learning_rate.history", 0),
         ("learning_rate.history", 1),
         ("learning_rate.history", 2),
@@ -208,7 +210,7 @@ fn no_history_panics() {
         for number in [-1.0, 0.5, 1e4, 16_384.0, 1e5, 1e19, f64::MAX, -f64::MAX, f64::MIN_POSITIVE] {
             let mut odd = whole.clone();
             let mut value = odd.tensors[name].as_dense().unwrap().clone();
-            value.as_mut_slice::<f64>().unwrap()[place] = number;
+            value.as_mut_slice::<f64>().unwrap()[index] = number;
             odd.tensors.insert(name.to_owned(), value.into());
             odd.save(&at).unwrap();
             let go_on = || -> Result<()> {
@@ -217,7 +219,7 @@ fn no_history_panics() {
                 trainer.fit(&loader(), &loader(), Until::Steps(12))?;
                 odd.clone().settled(&unpadded::ops::catalogue()).map(drop)
             };
-            println!("{name}[{place}] = {number:e}: {:?}", go_on().err().map(|e| e.to_string()));
+            println!("{name}[{index}] = {number:e}: {:?}", go_on().err().map(|e| e.to_string()));
         }
     }
     std::fs::remove_file(at).unwrap();

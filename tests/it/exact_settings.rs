@@ -55,12 +55,12 @@ fn each_table_of_an_optimizer_owes_at_its_own_rate_and_decay() {
         || Group::of(["a"]).after(250),
         || Group::of(["b"]).after(7).rate(0.5),
     ];
-    let owing = OptimizerKind::variants().into_iter().filter(|of| of.owes == Debt::Later);
-    for (of, group) in owing.zip(groups.iter().cycle()) {
-        let decoupled = of.optimizer.rule.attributes.get("decoupled") == Some(&true.into());
+    let owing = OptimizerKind::variants().into_iter().filter(|build| build.owes == Debt::Later);
+    for (build, group) in owing.zip(groups.iter().cycle()) {
+        let decoupled = build.optimizer.rule.attributes.get("decoupled") == Some(&true.into());
         let own = decoupled.then(|| Group::of(["b"]).weight_decay(0.01));
         let (name, optimizer) =
-            (of.name, of.with(|options| options.groups.extend([group()].into_iter().chain(own))));
+            (build.name, build.with(|options| options.groups.extend([group()].into_iter().chain(own))));
         let trained = |rows: bool| {
             let (mut program, registry, words, gradients) = two_tables(rows);
             optimizer.update(&mut program, &registry, gradients).unwrap();

@@ -114,8 +114,8 @@ fn contents(scope: &mut Scope) -> Vec<(String, Vec<u32>)> {
 #[track_caller]
 fn says(error: &Error, expected: &str) {
     let (message, line) = (error.to_string(), format!(" (at {}:", file!()));
-    let said = message.rsplit_once(&line).map(|(said, _)| said);
-    assert_eq!(said, Some(expected), "{message}");
+    let text = message.rsplit_once(&line).map(|(text, _)| text);
+    assert_eq!(text, Some(expected), "{message}");
 }
 
 #[test]
@@ -323,8 +323,8 @@ fn a_scope_that_lacks_a_parameter_or_has_another_shape() {
     let mut scope = Scope::new();
     scope.set("table.weight", Dense::zeros(DType::F32, &[10, 5]).unwrap()).unwrap();
     let error = scope.initialize(&this.program).unwrap_err().to_string();
-    let said = "variable `table.weight`: value in the scope: expected f32[10, 4], got f32[10, 5] (at ";
-    assert!(error.starts_with(said), "{error}");
+    let text = "variable `table.weight`: value in the scope: expected f32[10, 4], got f32[10, 5] (at ";
+    assert!(error.starts_with(text), "{error}");
 }
 
 #[test]

@@ -183,14 +183,15 @@ fn gradual_unfreezing_is_resumed_bit_for_bit() {
     };
     let mut start = trainer(2, 3, &adam());
     let before = values(&mut start);
-    let of = |all: &[(String, Storage)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
+    let value =
+        |all: &[(String, Storage)], name: &str| all.iter().find(|(n, _)| n == name).unwrap().1.clone();
     let held = values(&mut fit(start, Until::Steps(7)));
     for name in ["embedding_0.weight", "lstm_0.weight_hh"] {
-        assert_eq!(of(&held, name), of(&before, name), "{name}");
+        assert_eq!(value(&held, name), value(&before, name), "{name}");
     }
-    assert_ne!(of(&held, "linear_0.weight"), of(&before, "linear_0.weight"));
+    assert_ne!(value(&held, "linear_0.weight"), value(&before, "linear_0.weight"));
     let whole = values(&mut fit(trainer(2, 3, &adam()).threads(1), Until::Epochs(3)));
-    assert_ne!(of(&whole, "embedding_0.weight"), of(&before, "embedding_0.weight"));
+    assert_ne!(value(&whole, "embedding_0.weight"), value(&before, "embedding_0.weight"));
     for (steps, threads) in [(3, 2), (9, 4)] {
         let file = std::env::temp_dir().join(format!("unpadded-held-{steps}-{}", std::process::id()));
         fit(trainer(2, 3, &adam()).threads(threads), Until::Steps(steps)).save(&file).unwrap();

@@ -46,13 +46,13 @@ struct Model {
     gradients: Vec<(VarId, VarId)>,
 }
 
-fn model(place: Where, dtype: DType, options: CrossEntropy, weighted: bool, ending: Ending) -> Model {
-    model_of(CLASSES, place, dtype, (options, weighted), ending)
+fn model(site: Where, dtype: DType, options: CrossEntropy, weighted: bool, ending: Ending) -> Model {
+    model_of(CLASSES, site, dtype, (options, weighted), ending)
 }
 
 fn model_of(
     classes: usize,
-    place: Where,
+    site: Where,
     dtype: DType,
     (options, weighted): (CrossEntropy, bool),
     ending: Ending,
@@ -69,7 +69,7 @@ fn model_of(
         step.update(before, h);
         h
     };
-    let (logits, (losses, share)) = match place {
+    let (logits, (losses, share)) = match site {
         Where::Root => {
             let h = net.recurrent(x, cell);
             let logits = net.linear(h, classes);
@@ -171,11 +171,11 @@ fn options() -> [(CrossEntropy, bool); 3] {
 
 #[test]
 fn it_computes_what_the_program_means() {
-    for place in PLACES {
+    for site in PLACES {
         for (option, weighted) in options() {
             for ending in [mean as Ending, weighted_mean] {
                 for (dtype, tolerance) in [(DType::F32, 2e-5), (DType::F64, 1e-12)] {
-                    let model = model(place, dtype, option, weighted, ending);
+                    let model = model(site, dtype, option, weighted, ending);
                     let mut scope = Scope::of(&model.program).unwrap();
                     // All but the plain one ignore a label.
                     let ignore = option != CrossEntropy::default();
@@ -186,7 +186,7 @@ fn it_computes_what_the_program_means() {
                         let batch = batch(lengths, dtype, ignore);
                         let mut executor = model.executor(&[], 2);
                         let listing = executor.listing().to_string();
-                        assert!(listing.contains(FUSED), "{place:?}:\n{listing}");
+                        assert!(listing.contains(FUSED), "{site:?}:\n{listing}");
                         let ours = model.run(&mut executor, &mut scope, &batch);
                         let theirs = model.interpreted(&mut scope, &batch);
                         if ours[0][0].is_nan() && theirs[0][0].is_nan() {
@@ -196,12 +196,9 @@ fn it_computes_what_the_program_means() {
                             &ours,
                             &theirs,
                             tolerance,
-                            &format!("{place:?} {option:?} {dtype:?} {lengths:?}"),
+                            &format!("{site:?} {option:?} {dtype:?} {lengths:?}"),
                         );
-                        assert!(
-                            place != Where::Root || ours[1] == theirs[1],
-                            "the losses have the same bits"
-                        );
+                        assert!(site != Where::Root || ours[1] == theirs[1], "the losses have the same bits");
                         // A run that ends before the gradients has the same losses.
                         let feeds = model.feeds(&batch);
                         executor.run(&mut scope, &Run::train(&feeds, 0).until(Stage::Forward)).unwrap();
@@ -274,8 +271,8 @@ fn a_large_weight_gives_the_same_numbers() {
 
 #[test]
 fn a_sequence_alone_has_the_losses_of_the_batch() {
-    for place in PLACES {
-        let model = model(place, DType::F32, options()[0].0, false, mean);
+    for site in PLACES {
+        let model = model(site, DType::F32, options()[0].0, false, mean);
         let mut scope = Scope::of(&model.program).unwrap();
         let together = batch(&LENGTHS, DType::F32, false);
         let mut executor = model.executor(&[], 2);
@@ -290,7 +287,7 @@ fn a_sequence_alone_has_the_losses_of_the_batch() {
                 Variable::new(Dense::from_vec(&[length, WIDTH], x).unwrap(), lod.clone()).unwrap(),
                 Variable::new(Dense::from_vec(&[length], labels).unwrap(), lod).unwrap(),
             ];
-            assert!(model.run(&mut executor, &mut scope, &alone)[1] == all[1][rows], "{place:?}");
+            assert!(model.run(&mut executor, &mut scope, &alone)[1] == all[1][rows], "{site:?}");
             first += length;
         }
     }
@@ -328,8 +325,8 @@ fn a_wrong_label_is_said_as_before() {
             "{}",
             errors[0]
         );
-        let said = |error: &str| error.split("fuse.rs").next().unwrap().to_owned();
-        assert_eq!(said(&errors[0]), said(&errors[1]));
+        let text = |error: &str| error.split("fuse.rs").next().unwrap().to_owned();
+        assert_eq!(text(&errors[0]), text(&errors[1]));
     }
 }
 

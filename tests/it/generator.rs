@@ -145,14 +145,14 @@ fn a_source_gets_what_it_gets_alone() {
         let drawn = generator.sample(&[("source", &fed)], &options.clone().first(first), warm, 5).unwrap();
         (0..sources.len())
             .map(|i| {
-                let of = |found: &unpadded::predict::Hypotheses| {
+                let hypotheses = |found: &unpadded::predict::Hypotheses| {
                     let found = found.hypotheses(i).unwrap();
                     found
                         .iter()
                         .map(|h| (h.tokens.to_vec(), h.score.to_bits(), h.stopped))
                         .collect::<Vec<_>>()
                 };
-                [of(&beams), of(&drawn)]
+                [hypotheses(&beams), hypotheses(&drawn)]
             })
             .collect::<Vec<_>>()
     };
@@ -192,34 +192,34 @@ fn a_model_without_sources_goes_on_from_prefixes() {
 #[test]
 fn what_does_not_fit_is_said() {
     let model = trained();
-    let said = |error: Option<unpadded::Error>| error.unwrap().to_string();
-    let of = |tokens: &str, logits: &str| said(model.generator(tokens, logits).err());
+    let text = |error: Option<unpadded::Error>| error.unwrap().to_string();
+    let refusal = |tokens: &str, logits: &str| text(model.generator(tokens, logits).err());
     assert!(
-        of("source", "0").contains("feed of the tokens: expected `words`, got `source`"),
+        refusal("source", "0").contains("feed of the tokens: expected `words`, got `source`"),
         "{}",
-        of("source", "0")
+        refusal("source", "0")
     );
-    assert!(of("words", "2").contains("(`0`, `1`), got `2`"), "{}", of("words", "2"));
+    assert!(refusal("words", "2").contains("(`0`, `1`), got `2`"), "{}", refusal("words", "2"));
     assert!(
-        of("words", "1").contains("expected an output of the root block with the rows of a feed"),
+        refusal("words", "1").contains("expected an output of the root block with the rows of a feed"),
         "{}",
-        of("words", "1")
+        refusal("words", "1")
     );
     let generator = model.generator("words", "0").unwrap();
     let fed = Variable::from_sequences(&sources()).unwrap();
     let feeds = [("source", &fed)];
     let options = Generation::new(START).stop(STOP).max_steps(5);
-    let beam = |options: &Generation, beam: Beam| said(generator.beam(&feeds, options, &beam).err());
+    let beam = |options: &Generation, beam: Beam| text(generator.beam(&feeds, options, &beam).err());
     assert!(beam(&options, Beam::new(0)).contains("width of a beam: expected at least 1"));
     assert!(beam(&options, Beam::new(2).n_best(3)).contains("at most the width of the beam, 2, got 3"));
     assert!(beam(&options, Beam::new(2).coverage(0.1)).contains("a model with an attention output"));
     assert!(beam(&options.clone().banned([77]), Beam::new(2)).contains("77"));
-    let started = said(generator.greedy(&feeds, &Generation::new(44).stop(STOP)).err());
+    let started = text(generator.greedy(&feeds, &Generation::new(44).stop(STOP)).err());
     assert!(started.contains("below 4, the height, got 44"), "{started}");
-    assert!(said(generator.greedy(&[], &options).err()).contains("expected `source` among them, got none"));
+    assert!(text(generator.greedy(&[], &options).err()).contains("expected `source` among them, got none"));
     let unknown = Variable::from_sequence(vec![99i64]).unwrap();
     assert!(
-        said(generator.greedy(&[("source", &unknown)], &options).err())
+        text(generator.greedy(&[("source", &unknown)], &options).err())
             .contains("below 11, the height, got 99")
     );
     // A beam wider than the vocabulary.

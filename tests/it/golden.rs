@@ -21,7 +21,7 @@ fn bits(value: &Dense) -> String {
 }
 
 /// All that it holds, in words that no later release has a reason to change.
-fn told(checkpoint: &Checkpoint) -> String {
+fn listing(checkpoint: &Checkpoint) -> String {
     let mut out = String::new();
     let mut line = |text: String| writeln!(out, "{text}").unwrap();
     let program = &checkpoint.program;
@@ -46,11 +46,12 @@ fn told(checkpoint: &Checkpoint) -> String {
         line(format!("vocabulary {name}: {:?}", vocabulary.tokens().collect::<Vec<_>>()));
     }
     checkpoint.notes.iter().for_each(|(name, text)| line(format!("note {name}: {text}")));
-    checkpoint.outputs.iter().for_each(|(name, of)| line(format!("output {name}: {of}")));
+    checkpoint.outputs.iter().for_each(|(name, variables)| line(format!("output {name}: {variables}")));
     for metric in &checkpoint.metrics {
-        let told = metric.attributes.iter().map(|(name, value)| format!("{name} {value}"));
-        let (kind, of, told) = (&metric.kind, metric.variables.join(" "), told.collect::<Vec<_>>().join(" "));
-        line(format!("metric {}: {kind} of {of}; {told}", metric.name));
+        let attributes = metric.attributes.iter().map(|(name, value)| format!("{name} {value}"));
+        let (kind, variables, attributes) =
+            (&metric.kind, metric.variables.join(" "), attributes.collect::<Vec<_>>().join(" "));
+        line(format!("metric {}: {kind} of {variables}; {attributes}", metric.name));
     }
     let p = &checkpoint.position;
     line(format!("position: epoch {}, batch {}, step {}, tokens {}", p.epoch, p.batch, p.step, p.tokens));
@@ -77,7 +78,7 @@ fn loads_forever(version: u32) {
     let checkpoint = Checkpoint::load(fixture(&format!("checkpoint_v{version}.ckpt"))).unwrap();
     let text = std::fs::read_to_string(fixture(&format!("checkpoint_v{version}.txt"))).unwrap();
     let (values, expected) = text.rsplit_once("logits:").unwrap();
-    assert_eq!(told(&checkpoint), values);
+    assert_eq!(listing(&checkpoint), values);
     if wire::VERSION == version {
         let written = checkpoint.to_bytes().unwrap();
         assert_eq!(written, bytes, "version {version} is written in another way than it was");
@@ -106,7 +107,7 @@ fn the_version_that_is_written_has_golden_files() {
     }
     let checkpoint = trained::checkpoint(4);
     checkpoint.save(&file).unwrap();
-    let mut text = told(&checkpoint) + "logits:";
+    let mut text = listing(&checkpoint) + "logits:";
     logits(checkpoint).iter().for_each(|x| write!(text, " {x}").unwrap());
     std::fs::write(&words, text + "\n").unwrap();
     panic!(

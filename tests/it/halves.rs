@@ -108,7 +108,7 @@ fn floats(storage: &Storage) -> Vec<f32> {
 #[track_caller]
 fn says(error: &Error, expected: &str) {
     let (message, line) = (error.to_string(), format!(" (at {}:", file!()));
-    assert_eq!(message.rsplit_once(&line).map(|(said, _)| said), Some(expected), "{message}");
+    assert_eq!(message.rsplit_once(&line).map(|(text, _)| text), Some(expected), "{message}");
 }
 
 /// Parameters, optimizer state and fetched values have the bits of whole runs, whatever is fused or fetched.
@@ -220,11 +220,11 @@ fn replicas_step_together() {
         executor.run(scope, &run.until(Stage::Gradients)).unwrap();
     };
     let [words, labels] = batch(7);
-    let cut = |part: std::ops::Range<usize>| {
+    let slice = |part: std::ops::Range<usize>| {
         [&words, &labels].map(|value| value.slice_sequences(part.clone()).unwrap())
     };
     // A part counts in the mean over all rows by the number of its rows.
-    let parts = [cut(0..2), cut(2..5)];
+    let parts = [slice(0..2), slice(2..5)];
     let mut whole = (model.executor(&[], 1), Scope::of(&model.program).unwrap());
     run(&[(model.words, &words), (model.labels, &labels)], &[0, 1, 2, 3, 4], &mut whole.0, &mut whole.1);
     whole.0.update(&mut whole.1).unwrap();
@@ -254,9 +254,9 @@ fn replicas_step_together() {
     same_contents(one, two, "both replicas");
     let start = contents(&mut Scope::of(&model.program).unwrap());
     for (((name, a), (_, b)), (_, start)) in contents(one).iter().zip(&contents(&mut whole.1)).zip(&start) {
-        let of = |value: &Dense| value.as_slice::<f32>().unwrap().to_vec();
+        let floats = |value: &Dense| value.as_slice::<f32>().unwrap().to_vec();
         assert!(a != start, "`{name}` moves");
-        for (a, b) in of(a).iter().zip(of(b)) {
+        for (a, b) in floats(a).iter().zip(floats(b)) {
             assert!((a - b).abs() < 1e-5, "`{name}`: {a} is not {b}");
         }
     }

@@ -138,14 +138,14 @@ fn an_operator_writes_in_its_own_block() {
 #[test]
 fn a_shape_that_is_not_the_operators_is_refused() {
     let (whole, loss) = program(&TRAINED);
-    let of = |program: &Program| Executor::new(program, &ops::catalogue(), &[loss], 1).err();
-    assert!(of(&whole).is_none());
+    let refusal = |program: &Program| Executor::new(program, &ops::catalogue(), &[loss], 1).err();
+    assert!(refusal(&whole).is_none());
     let computed = |(_, v): &(VarId, &unpadded::program::VarDesc)| v.role == VarRole::Computed;
     for (id, desc) in whole.vars().filter(computed) {
         let Some(spec) = desc.spec() else { continue };
         let mut other = whole.clone();
         other.var_mut(id).kind = VarKind::Tensor(spec.with_width(spec.width() + 1));
-        let error = of(&other).unwrap_or_else(|| panic!("`{}` of any width", desc.name));
+        let error = refusal(&other).unwrap_or_else(|| panic!("`{}` of any width", desc.name));
         assert!(matches!(error.kind(), ErrorKind::Program | ErrorKind::Mismatch), "{error}");
     }
 }
@@ -193,8 +193,8 @@ const LISTS: [&[u8]; 13] = [
 ];
 
 /// Returns a record in all versions in which a list lacks an item, or has two neighbours in the other order.
-fn changed_lists(of: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
-    let all = fields(of);
+fn changed_lists(bytes: &[u8], path: &[u8]) -> Vec<Vec<u8>> {
+    let all = fields(bytes);
     let Some(at) = all.iter().position(|(number, _)| *number == path[0]) else { return Vec::new() };
     let with = |value: Vec<u8>| {
         let mut other = all.clone();

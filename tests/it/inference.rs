@@ -132,9 +132,9 @@ fn classifier_with(twin: bool) -> Trainer {
     let logits = h.sequence_pool(Pool::Last).linear(3);
     let losses = logits.cross_entropy(label);
     let (probabilities, backwards) = (logits.softmax(), words.sequence_reverse());
-    let of = [vec![logits, label], vec![probabilities, logits], vec![backwards, words], vec![losses]];
+    let checkpoint = [vec![logits, label], vec![probabilities, logits], vec![backwards, words], vec![losses]];
     let metrics: Vec<BuiltIn> =
-        METRICS.iter().map(|(vars, make)| BuiltIn { metric: make(&of[*vars]), twin }).collect();
+        METRICS.iter().map(|(vars, make)| BuiltIn { metric: make(&checkpoint[*vars]), twin }).collect();
     let trainer = Trainer::new(net, losses.mean(), &Adam::new(0.02).lazy()).unwrap();
     metrics
         .into_iter()
@@ -254,11 +254,11 @@ fn no_training_is_resumed_from_it() {
     let mut other = classifier();
     let error = other.resume(&file).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Program);
-    let said = error.to_string();
+    let text = error.to_string();
     let expected = "checkpoint to resume: expected a checkpoint of a training, with the optimizer's state and the position in the data, got a checkpoint for inference, which has only the parameters";
-    assert!(said.starts_with(expected), "{said}");
-    assert!(said.contains("`Trainer::load_parameters` starts a new training from the parameters"), "{said}");
-    assert!(said.ends_with(&format!("in checkpoint `{}`", file.display())), "{said}");
+    assert!(text.starts_with(expected), "{text}");
+    assert!(text.contains("`Trainer::load_parameters` starts a new training from the parameters"), "{text}");
+    assert!(text.ends_with(&format!("in checkpoint `{}`", file.display())), "{text}");
     assert_eq!(other.position(), &Position::default());
     std::fs::remove_file(file).unwrap();
 }
@@ -342,8 +342,8 @@ fn twins_of_the_built_in_metrics_give_the_same_line() {
         let units = Unit::of_metrics(&file, &ops::catalogue());
         let mut predictor = Predictor::new(file, &ops::catalogue()).unwrap();
         for (name, (_, make)) in names.iter().zip(METRICS).filter(|_| twin) {
-            let of = move |vars: &[Var]| BuiltIn { metric: make(vars), twin };
-            predictor = predictor.metric(name, of).unwrap();
+            let checkpoint = move |vars: &[Var]| BuiltIn { metric: make(vars), twin };
+            predictor = predictor.metric(name, checkpoint).unwrap();
         }
         (predictor.evaluate(&texts(60..97)).unwrap().to_string(), units)
     };
@@ -383,7 +383,7 @@ fn what_cannot_be_made_or_scored_says_why() {
     };
     let whole = trained::checkpoint(2);
     let none = with!(whole.clone(), outputs: [].into());
-    let bare = |of: Checkpoint| of.for_inference(&ops::catalogue());
+    let bare = |checkpoint: Checkpoint| checkpoint.for_inference(&ops::catalogue());
     refused(bare(none), "outputs of the checkpoint: expected at least one, got none");
     let mut missing = whole.clone();
     missing.best.clear();
@@ -414,18 +414,18 @@ fn what_cannot_be_made_or_scored_says_why() {
     assert!(error.starts_with("name of a feed in the data: expected one of `label`, `words`"), "{error}");
 
     // The metrics of a file are validated.
-    let told = |change: &dyn Fn(&mut Checkpoint)| {
+    let message = |change: &dyn Fn(&mut Checkpoint)| {
         let mut other = trainer_file();
         change(&mut other);
         let bytes = other.to_bytes().unwrap();
         let predictor = Predictor::new(Checkpoint::from_bytes(&bytes).unwrap(), &ops::catalogue()).unwrap();
         predictor.evaluate(&texts(0..9)).unwrap_err().to_string()
     };
-    let later = told(&|c| c.metrics[1].kind = "of a later release".to_owned());
+    let later = message(&|c| c.metrics[1].kind = "of a later release".to_owned());
     assert!(later.contains("expected a kind that this release knows, and its variables"), "{later}");
-    let huge = told(&|c| c.metrics[3].attributes.set("classes", i64::MAX));
+    let huge = message(&|c| c.metrics[3].attributes.set("classes", i64::MAX));
     assert!(huge.contains("expected as many classes as columns, 3, got 9223372036854775807"), "{huge}");
-    let three = told(&|c| c.metrics[0].variables = vec![c.metrics[0].variables[0].clone(); 3]);
+    let three = message(&|c| c.metrics[0].variables = vec![c.metrics[0].variables[0].clone(); 3]);
     assert!(three.contains("in metric `loss` of the checkpoint"), "{three}");
     let mut unknown = trainer_file();
     unknown.metrics[1].variables[0] = "no such".to_owned();

@@ -267,8 +267,8 @@ fn they_are_read_at_the_root_and_in_step_blocks() {
     assert!(dot.contains("shared\\na string (\\\"times\\\")"), "{dot}");
     let mut other = program.clone();
     other.var_mut(literal).kind = VarKind::Literal(vec![0, 1].into());
-    let said = program.difference(&other).unwrap();
-    assert_eq!(said, "variable `change.columns` as a list ([0, 1]) instead of a list ([0, 2])");
+    let message = program.difference(&other).unwrap();
+    assert_eq!(message, "variable `change.columns` as a list ([0, 1]) instead of a list ([0, 2])");
 }
 
 /// The messages for a literal that does not fit.

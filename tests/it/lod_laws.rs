@@ -38,7 +38,7 @@ fn orders() -> impl Strategy<Value = (Arc<Lod>, Vec<usize>)> {
 fn splits() -> impl Strategy<Value = (Arc<Lod>, Vec<usize>)> {
     (lods(), vec(0usize..10, 0..4)).prop_map(|(lod, mut cuts)| {
         let n = lod.sequences();
-        cuts.iter_mut().for_each(|cut| *cut = (*cut).min(n));
+        cuts.iter_mut().for_each(|bound| *bound = (*bound).min(n));
         cuts.extend([0, n]);
         cuts.sort_unstable();
         let counts = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();

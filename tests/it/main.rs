@@ -5,10 +5,10 @@
 
 /// A value with some of its public fields changed: a struct that may grow has no literal outside of its crate.
 macro_rules! with {
-    ($of:expr, $($field:ident $(: $value:expr)?),* $(,)?) => {{
-        let mut of = $of;
-        $(of.$field = with!(@ $field $(, $value)?);)*
-        of
+    ($value_of:expr, $($field:ident $(: $value:expr)?),* $(,)?) => {{
+        let mut value_of = $value_of;
+        $(value_of.$field = with!(@ $field $(, $value)?);)*
+        value_of
     }};
     (@ $field:ident) => { $field };
     (@ $field:ident, $value:expr) => { $value };

@@ -122,7 +122,7 @@ fn the_gates_of_an_lstm_are_two_products() {
         out
     })
     .holds();
-    for said in [
+    for text in [
         "linear #0, linear #4, linear #8, linear #12 as one, since all read `x.step`",
         "linear #1, linear #5, linear #9, linear #13 as one, since all read `memory`",
         "linear #19, linear #15, linear #11, linear #7 as one",
@@ -131,7 +131,7 @@ fn the_gates_of_an_lstm_are_two_products() {
         "add_4@grad: columns 60..80 of add.merged@grad",
         "linear_2.merged@grad: is add.merged@grad",
     ] {
-        assert!(listing.contains(said), "{said}\nis not in\n{listing}");
+        assert!(listing.contains(text), "{text}\nis not in\n{listing}");
     }
     assert_eq!(looped(&listing).len(), 1, "{listing}");
 }

@@ -18,9 +18,9 @@ fn says(net: &Builder, expected: &[(&str, u32)]) {
     let found = messages(net);
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (message, (words, line)) in found.iter().zip(expected) {
-        let place = format!("mistakes.rs:{line}:");
+        let location = format!("mistakes.rs:{line}:");
         assert!(
-            message.starts_with(words) && message.contains(&place),
+            message.starts_with(words) && message.contains(&location),
             "expected `{words}` at {line}: {message}"
         );
     }

@@ -91,8 +91,8 @@ fn computed(line: &str, seen: &mut BTreeMap<String, usize>) -> String {
     let cases: Vec<Case> = samples.iter().map(|sample| Case::of(kind, sample)).collect();
     cells[2] = each(cases.iter().filter_map(|case| case.lod.clone()));
     let of_empty: Vec<&String> = cases.iter().filter_map(|case| case.of_empty.as_ref()).collect();
-    let usual = of_empty.iter().find(|said| said.as_str() == STAYS).or(of_empty.first());
-    cells[3] = usual.map_or_else(|| "–".to_owned(), |said| said.to_string());
+    let usual = of_empty.iter().find(|text| text.as_str() == STAYS).or(of_empty.first());
+    cells[3] = usual.map_or_else(|| "–".to_owned(), |text| text.to_string());
     cells[4] = storages(kind, &cases);
     format!("| {} |", cells.join(" | "))
 }
@@ -205,9 +205,9 @@ fn gradients(op: &dyn Op, sample: &CheckCase, slots: &[Slot]) -> Vec<String> {
         };
         net.spec(var).unwrap()
     };
-    let of =
+    let gradients_of =
         |slot: &Slot| sample.operands.iter().filter(|o| o.slot == slot.name).map(spec).collect::<Vec<Spec>>();
-    let specs: Vec<Vec<Spec>> = slots.iter().map(of).collect();
+    let specs: Vec<Vec<Spec>> = slots.iter().map(gradients_of).collect();
     let stored = |(number, slot): (usize, &Slot)| {
         let storage = op.gradient(number, &specs).storage;
         let sparse = storage != StorageKind::Dense && slot.gradient && !specs[number].is_empty();
@@ -220,7 +220,8 @@ fn gradients(op: &dyn Op, sample: &CheckCase, slots: &[Slot]) -> Vec<String> {
 fn storages(kind: &str, cases: &[Case]) -> String {
     let signature = ops::catalogue().declaration(kind).unwrap().signature;
     let kernels = signature.kernels.iter().map(|kernel| {
-        let slot = |of: &&[StorageKind]| of.iter().map(StorageKind::to_string).collect::<Vec<_>>().join("/");
+        let slot =
+            |kinds: &&[StorageKind]| kinds.iter().map(StorageKind::to_string).collect::<Vec<_>>().join("/");
         kernel.iter().map(slot).collect::<Vec<_>>().join(" ∘ ")
     });
     let mut all: Vec<String> = kernels.collect();

@@ -33,8 +33,8 @@ fn check(file: &str, call: Call<'_>, function: impl Fn(&Builder, &[Var]) -> Var)
             given.push(net.rows(slot, values));
         }
         given.extend(constants.iter().map(|slot| net.weight(slot, array(slot))));
-        let of = |slot: &&str| given[rows.iter().chain(constants).position(|s| s == slot).unwrap()];
-        let wrt: Vec<Var> = learned.iter().map(of).collect();
+        let operand = |slot: &&str| given[rows.iter().chain(constants).position(|s| s == slot).unwrap()];
+        let wrt: Vec<Var> = learned.iter().map(operand).collect();
         wrt.iter().for_each(|&var| net.net.watch(var));
         let out = function(&net.net, &given);
         let expected = array("out");
@@ -86,10 +86,10 @@ fn losses_are_those_of_pytorch() {
 fn convolutions_and_attention_are_those_of_pytorch() {
     let filter: &[&str] = &["x", "weight", "bias"];
     let conv = |name| Call { name, rows: &filter[..1], constants: &filter[1..], learned: filter };
-    let of = |v: &[Var], context| v[0].sequence_conv_with(v[1], Some(v[2]), None, context);
-    check("sequences", conv("conv"), |_, v| of(v, Context::new(3)));
-    check("sequences", conv("conv_causal"), |_, v| of(v, Context::new(3).dilation(2).causal()));
-    check("sequences", conv("conv_grouped"), |_, v| of(v, Context::new(2).groups(2).causal()));
+    let convolved = |v: &[Var], context| v[0].sequence_conv_with(v[1], Some(v[2]), None, context);
+    check("sequences", conv("conv"), |_, v| convolved(v, Context::new(3)));
+    check("sequences", conv("conv_causal"), |_, v| convolved(v, Context::new(3).dilation(2).causal()));
+    check("sequences", conv("conv_grouped"), |_, v| convolved(v, Context::new(2).groups(2).causal()));
     let all: &[&str] = &["x", "k", "v"];
     let attention = |name| Call { name, rows: all, constants: &[], learned: all };
     let heads = DotAttention::heads(2);
@@ -250,18 +250,18 @@ fn batch_norm_keeps_what_it_has_of_a_batch_of_one_row_and_of_none() {
 
 #[test]
 fn options_of_norms_that_do_not_fit_are_refused() {
-    let of = |norm: Norm| {
+    let refusal = |norm: Norm| {
         let net = Builder::new();
         let _ = net.feed("x", DType::F32, &[2], 1).norm(norm);
         net.finish().unwrap_err().to_string()
     };
     assert!(
-        of(Norm::layer().momentum(0.5))
+        refusal(Norm::layer().momentum(0.5))
             .contains("expected none: only a batch norm has a running mean and variance, got 0.5")
     );
-    assert!(of(Norm::batch().momentum(1.5)).contains("1.5"));
-    assert!(of(Norm::rms().bias_init(unpadded::layers::init::zeros())).contains("bias"));
-    assert!(of(Norm::layer().epsilon(0.0)).contains("a number above 0"));
+    assert!(refusal(Norm::batch().momentum(1.5)).contains("1.5"));
+    assert!(refusal(Norm::rms().bias_init(unpadded::layers::init::zeros())).contains("bias"));
+    assert!(refusal(Norm::layer().epsilon(0.0)).contains("a number above 0"));
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[2], 1);
     let _ = net.recurrent(x, |_, x| x.norm(Norm::batch()));

@@ -214,13 +214,13 @@ fn exact_updates_of_rows_are_those_of_pytorch_on_dense_ones() {
 
 /// The rules of all variants that the optimizers' list has, also of those that update no row by itself.
 pub(crate) fn every_rule() -> Vec<Rule> {
-    OptimizerKind::variants().into_iter().map(|of| rule(of.optimizer)).collect()
+    OptimizerKind::variants().into_iter().map(|build| rule(build.optimizer)).collect()
 }
 
 /// The rules that update each row by itself.
 fn by_rows() -> Vec<Rule> {
     let variants = OptimizerKind::variants().into_iter().filter(OptimizerVariant::is_by_rows);
-    variants.map(|of| rule(of.optimizer)).collect()
+    variants.map(|build| rule(build.optimizer)).collect()
 }
 
 pub(crate) fn numbers(shape: (usize, usize), pace: f32) -> Array2<f32> {
@@ -306,18 +306,18 @@ fn sparse_rows_of_a_vector_are_its_elements() {
 
 #[test]
 fn exact_rules_whose_moves_cannot_be_made_now_say_what_they_need() {
-    for of in OptimizerKind::variants() {
+    for build in OptimizerKind::variants() {
         let grad = rows(6, vec![1], numbers((1, 3), 0.9));
         let operands = [Operand::constant("grad", grad), Operand::constant("rate", arr0(0.1f32))];
-        let Rule { kind, attributes } = rule(of.optimizer);
+        let Rule { kind, attributes } = rule(build.optimizer);
         let made = Direct::of(&ops::catalogue(), kind, &attributes.with("mode", "exact"), &operands);
         let error = made.err().map_or_else(String::new, |e| e.to_string());
-        let expected = match of.owes {
+        let expected = match build.owes {
             Debt::Nothing => continue,
             Debt::Later => &["input `history`: expected the history of updates"][..],
             Debt::AtOnce(reason) => &[".lazy()", reason],
         };
-        assert!(expected.iter().all(|part| error.contains(part)), "{}: {error}", of.name);
+        assert!(expected.iter().all(|part| error.contains(part)), "{}: {error}", build.name);
     }
 }
 

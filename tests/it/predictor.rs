@@ -43,9 +43,9 @@ fn it_computes_what_training_computes() {
 fn inner_sequences_that_occur_again_keep_their_bits() {
     let net = Builder::new().seed(3);
     let characters = net.feed("characters", DType::I64, &[], 2).embedding(Embedding::new(9, 5));
-    let spelt = characters.lstm(Lstm::new(6).backwards()).sequence_pool(Pool::First);
-    let words = net.feed_like("words", DType::I64, &[], spelt).embedding(Embedding::new(4, 3));
-    let states = net.concat(&[words, spelt, characters.sequence_pool(Pool::Max)]).gru(7);
+    let spelled = characters.lstm(Lstm::new(6).backwards()).sequence_pool(Pool::First);
+    let words = net.feed_like("words", DType::I64, &[], spelled).embedding(Embedding::new(4, 3));
+    let states = net.concat(&[words, spelled, characters.sequence_pool(Pool::Max)]).gru(7);
     let (states, probabilities) = (net.name_of(states), net.name_of(states.linear(3).softmax()));
     let outputs = [("states".to_owned(), states), ("probabilities".to_owned(), probabilities)];
     let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
@@ -148,11 +148,11 @@ fn errors_say_what_there_is() {
     let mut none = trained::checkpoint(2);
     none.outputs.clear();
     assert!(refused(none).starts_with("outputs of the checkpoint: expected at least one, got none"));
-    for of in ["linear_0.bias", "linear_0.bias@grad", "no such"] {
+    for name in ["linear_0.bias", "linear_0.bias@grad", "no such"] {
         let mut other = trained::checkpoint(2);
-        other.outputs.insert("odd".to_owned(), of.to_owned());
+        other.outputs.insert("odd".to_owned(), name.to_owned());
         let error = refused(other);
-        assert!(error.contains("expected a") && error.contains(of), "{error}");
+        assert!(error.contains("expected a") && error.contains(name), "{error}");
     }
     let mut missing = trained::checkpoint(2);
     missing.best.clear();
@@ -181,10 +181,10 @@ fn parameters_that_are_not_finite_are_refused() {
         checkpoint.save(&file).unwrap();
         let error = Predictor::load(&file).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::NotFinite);
-        let said = error.to_string();
+        let text = error.to_string();
         let what = "variable `linear_0.weight`: value of the checkpoint: expected finite numbers, got";
-        assert!(said.starts_with(&format!("{what} {shown} at [1, 1] (at tests/it/predictor.rs:")), "{said}");
-        assert!(said.ends_with(&format!("; in checkpoint `{}`", file.display())), "{said}");
+        assert!(text.starts_with(&format!("{what} {shown} at [1, 1] (at tests/it/predictor.rs:")), "{text}");
+        assert!(text.ends_with(&format!("; in checkpoint `{}`", file.display())), "{text}");
     }
     std::fs::remove_file(file).unwrap();
 }

@@ -58,9 +58,10 @@ fn profile(model: &Model, documents: &[Vec<usize>], threads: usize) -> Profile {
 
 /// The calls, rows and operations of the products in one part, over all steps, sorted.
 fn products(profile: &Profile, part: LoopPhase, backward: bool) -> Vec<(u64, u64, u64)> {
-    let of = |e: &&Entry| e.part == part && e.kind == "linear" && (e.pass == Pass::Backward) == backward;
+    let is_product =
+        |e: &&Entry| e.part == part && e.kind == "linear" && (e.pass == Pass::Backward) == backward;
     let mut found: Vec<_> =
-        profile.entries.iter().filter(of).map(|e| (e.calls, e.rows, e.cost.flops)).collect();
+        profile.entries.iter().filter(is_product).map(|e| (e.calls, e.rows, e.cost.flops)).collect();
     found.sort();
     found
 }
@@ -132,8 +133,8 @@ fn each_entry_says_what_bounds_it() {
     let mut found = 0;
     for (entry, line) in profile.entries.iter().zip(text.lines().skip(3)) {
         let bound = entry.bound(&rates);
-        let said = bound.map_or("-".to_owned(), |bound| bound.to_string());
-        assert!(line.contains(&format!("  {said}  ")), "{said}: {line}");
+        let message = bound.map_or("-".to_owned(), |bound| bound.to_string());
+        assert!(line.contains(&format!("  {message}  ")), "{message}: {line}");
         let bytes = entry.cost.read + entry.cost.written;
         let reached = match bound {
             Some(Bound::MultiplyAdds(reached)) => {

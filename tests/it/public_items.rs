@@ -78,15 +78,17 @@ impl<'a> Items<'a> {
             return;
         }
         self.paths.insert(item["id"].as_u64().unwrap(), path.clone());
-        let (kind, of) = inner.as_object().and_then(|inner| inner.iter().next()).unwrap();
+        let (kind, content) = inner.as_object().and_then(|inner| inner.iter().next()).unwrap();
         let (kind, members): (_, Vec<(&str, &Value)>) = match kind.as_str() {
             "struct" => {
-                let fields =
-                    of["kind"].get("plain").map(|plain| &plain["fields"]).or(of["kind"].get("tuple"));
+                let fields = content["kind"]
+                    .get("plain")
+                    .map(|plain| &plain["fields"])
+                    .or(content["kind"].get("tuple"));
                 ("struct", fields.map(|fields| ("field", fields)).into_iter().collect())
             }
-            "enum" => ("enum", vec![("variant", &of["variants"])]),
-            "trait" => ("trait", vec![("of trait", &of["items"])]),
+            "enum" => ("enum", vec![("variant", &content["variants"])]),
+            "trait" => ("trait", vec![("of trait", &content["items"])]),
             "function" => ("fn", vec![]),
             "constant" => ("const", vec![]),
             "type_alias" => ("type", vec![]),
@@ -107,7 +109,7 @@ impl<'a> Items<'a> {
                 }
             }
         }
-        for implemented in of.get("impls").and_then(Value::as_array).into_iter().flatten() {
+        for implemented in content.get("impls").and_then(Value::as_array).into_iter().flatten() {
             let Some(implemented) = self.item(implemented).map(|item| &item["inner"]["impl"]) else {
                 continue;
             };

@@ -44,11 +44,13 @@ fn model() -> Checkpoint {
 }
 
 fn batch(lengths: &[usize]) -> Variable {
-    let of = |sequence: usize, length: usize| {
+    let sequence_ids = |sequence: usize, length: usize| {
         (0..length).map(|k| ((sequence * 131 + k * 37) % WORDS) as i64).collect()
     };
-    Variable::from_sequences(&lengths.iter().enumerate().map(|(i, &n)| of(i, n)).collect::<Vec<Vec<i64>>>())
-        .unwrap()
+    Variable::from_sequences(
+        &lengths.iter().enumerate().map(|(i, &n)| sequence_ids(i, n)).collect::<Vec<Vec<i64>>>(),
+    )
+    .unwrap()
 }
 
 fn predictor(checkpoint: &Checkpoint) -> Predictor {
@@ -63,12 +65,12 @@ fn predicted(predictor: &Predictor, words: &Variable) -> Vec<Variable> {
 fn weights_and_tables_are_codes_and_scales() {
     let found = model().quantize(&ops::catalogue()).unwrap();
     assert_eq!(found.purpose, Purpose::Inference);
-    let of = |name: &str| {
+    let storage = |name: &str| {
         let value = &found.tensors[name];
         (value.dtype(), value.shape().to_vec())
     };
-    assert_eq!(of("table"), (DType::I8, vec![WORDS, WIDTH]));
-    assert_eq!(of("table.scale"), (DType::F32, vec![WORDS]));
+    assert_eq!(storage("table"), (DType::I8, vec![WORDS, WIDTH]));
+    assert_eq!(storage("table.scale"), (DType::F32, vec![WORDS]));
     for (name, columns) in [
         ("lstm_0.weight_ih", 4 * WIDTH),
         ("lstm_0.weight_hh", 4 * WIDTH),
@@ -76,12 +78,12 @@ fn weights_and_tables_are_codes_and_scales() {
         ("gru_0.weight_hh", 3 * WIDTH),
         ("linear_0.weight", WIDTH),
     ] {
-        assert_eq!(of(name), (DType::I8, vec![WIDTH, columns]), "{name}");
-        assert_eq!(of(&format!("{name}.scale")), (DType::F32, vec![columns]), "{name}");
+        assert_eq!(storage(name), (DType::I8, vec![WIDTH, columns]), "{name}");
+        assert_eq!(storage(&format!("{name}.scale")), (DType::F32, vec![columns]), "{name}");
     }
     // Three columns are too few, and biases are no weights.
     for name in ["linear_1.weight", "linear_0.bias", "lstm_0.bias"] {
-        assert_eq!(of(name).0, DType::F32, "{name}");
+        assert_eq!(storage(name).0, DType::F32, "{name}");
         assert!(!found.tensors.contains_key(&format!("{name}.scale")), "{name}");
     }
     // A number is its code times its scale, rounded to the nearest code.
@@ -90,15 +92,15 @@ fn weights_and_tables_are_codes_and_scales() {
     let codes = found.tensors["lstm_0.weight_hh"].as_dense().unwrap();
     let scales = scales.as_slice::<f32>().unwrap();
     let pairs = before.as_slice::<f32>().unwrap().iter().zip(codes.as_slice::<i8>().unwrap());
-    for (place, (&number, &code)) in pairs.enumerate() {
-        let scale = scales[place % (4 * WIDTH)];
+    for (index, (&number, &code)) in pairs.enumerate() {
+        let scale = scales[index % (4 * WIDTH)];
         assert!(
             (number - f32::from(code) * scale).abs() <= 0.5001 * scale,
             "{number} as {code} times {scale}"
         );
     }
-    let [whole, small] =
-        [&model().for_inference(&ops::catalogue()).unwrap(), &found].map(|of| of.to_bytes().unwrap().len());
+    let [whole, small] = [&model().for_inference(&ops::catalogue()).unwrap(), &found]
+        .map(|storage| storage.to_bytes().unwrap().len());
     assert!(small * 10 < whole * 3, "{small} of {whole} bytes");
     let again = Checkpoint::from_bytes(&found.to_bytes().unwrap()).unwrap();
     assert_eq!(again, found);
@@ -233,13 +235,13 @@ fn it_is_only_for_prediction() {
     let logits = program.find(&small.outputs["logits"]).unwrap();
     let table = program.find("lstm_0.bias").unwrap();
     assert!(program.var(table).trainable);
-    let mut of = logits;
+    let mut output = logits;
     for kind in ["square", "mean"] {
-        let request = with!(Append::forward(kind), inputs: vec![("x", vec![of])]);
-        of = program.append(&ops::catalogue(), BlockId(0), request).unwrap()[0][0];
+        let request = with!(Append::forward(kind), inputs: vec![("x", vec![output])]);
+        output = program.append(&ops::catalogue(), BlockId(0), request).unwrap()[0][0];
     }
     says(
-        Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), of).unwrap_err(),
+        Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), output).unwrap_err(),
         "which are only for prediction",
     );
 }

@@ -39,8 +39,8 @@ impl Op for Fragile {
 /// The same error, which names the line of the call that asked.
 fn same(got: Result<Vec<Variable>>, want: Result<Vec<Variable>>) {
     let (got, want) = (got.unwrap_err().to_string(), want.unwrap_err().to_string());
-    let said = |error: &str| error.split(" (at ").next().unwrap_or_default().to_owned();
-    assert_eq!(said(&got), said(&want));
+    let text = |error: &str| error.split(" (at ").next().unwrap_or_default().to_owned();
+    assert_eq!(text(&got), text(&want));
     assert!(!got.contains("src/predict"), "{got}");
 }
 
@@ -85,8 +85,8 @@ fn everyone_gets_the_bits_of_his_own() {
 #[test]
 fn requests_that_do_not_fit_are_not_joined() {
     let net = Builder::new().seed(4);
-    let of = |name: &str| net.feed(name, DType::F32, &[2], 1).sequence_pool(Pool::Sum);
-    let both = of("left") * 2.0 + of("right");
+    let pooled = |name: &str| net.feed(name, DType::F32, &[2], 1).sequence_pool(Pool::Sum);
+    let both = pooled("left") * 2.0 + pooled("right");
     let (registry, program) = (net.registry(), net.finish().unwrap());
     let alone = predictor(&program, &registry, &[both.id()]).threads(1);
     let queue = alone.clone().queue();
@@ -122,10 +122,10 @@ fn a_panic_is_its_own_callers() {
     let y: unpadded::Var = net.append("test.fragile", &[("x", &[x])], Attributes::new());
     let program = net.finish().unwrap();
     let queue = predictor(&program, &registry, &[y.id()]).threads(1).queue();
-    let of = |number: f32| Variable::dense(ndarray::array![[number]]);
+    let value = |number: f32| Variable::dense(ndarray::array![[number]]);
     std::thread::scope(|scope| {
         let ask = |number: f32| {
-            let (queue, x) = (&queue, of(number));
+            let (queue, x) = (&queue, value(number));
             scope.spawn(move || {
                 let ask = || queue.run(&[("x", &x)], &["0"]).unwrap();
                 let ask = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_ok();
@@ -137,5 +137,5 @@ fn a_panic_is_its_own_callers() {
         assert!(wild.into_iter().all(|thread| thread.join().unwrap() == 0));
         assert!(calm.into_iter().all(|thread| thread.join().unwrap() == 50));
     });
-    assert!(queue.run(&[("x", &of(1.0))], &["0"]).is_ok());
+    assert!(queue.run(&[("x", &value(1.0))], &["0"]).is_ok());
 }

@@ -109,7 +109,9 @@ fn count(seeds: Range<u64>) -> Counts {
                             assert!(!ranks.is_empty() && ranks.iter().all(|&r| r < size && r != rank));
                             counts.late += 1;
                         }
-                        ExchangeFailure::Left { rank: of, .. } if *of == rank => counts.died += 1,
+                        ExchangeFailure::Left { rank: left_rank, .. } if *left_rank == rank => {
+                            counts.died += 1
+                        }
                         ExchangeFailure::Left { .. } => counts.left += 1,
                     }
                 }

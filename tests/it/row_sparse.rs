@@ -108,12 +108,12 @@ fn trained(optimizer: &dyn Optimizer, dtype: DType, threads: usize) -> [(Scope, 
 fn a_training_is_that_of_a_dense_table_that_starts_alike() {
     let options: [fn(&mut Options); 3] = [
         |_| {},
-        |of| (of.clip_value, of.clip_norm) = (Some(0.01), Some(0.02)),
-        |of| of.max_norm = Some(0.01),
+        |build| (build.clip_value, build.clip_norm) = (Some(0.01), Some(0.02)),
+        |build| build.max_norm = Some(0.01),
     ];
-    for (of, change) in OptimizerKind::variants().into_iter().zip(options.iter().cycle()) {
-        let name = of.name;
-        let optimizer = of.with(|options| {
+    for (build, change) in OptimizerKind::variants().into_iter().zip(options.iter().cycle()) {
+        let name = build.name;
+        let optimizer = build.with(|options| {
             change(options);
             options.mode = SparseMode::Lazy;
         });
@@ -306,8 +306,8 @@ fn rows_of_damaged_checkpoints_are_refused() {
         let error = Checkpoint::from_bytes(&file(&parts)).unwrap_err().to_string();
         assert!(error.contains("section `rows`") && error.contains(expected), "{error}");
     };
-    let set = |place: usize, id: i64| {
-        move |body: &mut Vec<u8>| body[head + 8 * place..][..8].copy_from_slice(&id.to_le_bytes())
+    let set = |index: usize, id: i64| {
+        move |body: &mut Vec<u8>| body[head + 8 * index..][..8].copy_from_slice(&id.to_le_bytes())
     };
     refused(&set(0, -1), "ascending row numbers, at least 0 and below 1000000000000, got -1 at index 0");
     refused(&set(1, 2), "below 1000000000000, got 2 at index 1");
@@ -333,8 +333,8 @@ fn rows_of_damaged_checkpoints_are_refused() {
         let mut parts = parts.clone();
         let body = &mut parts[at].1;
         for _ in 0..=random.below(3) {
-            let place = random.below(body.len());
-            body[place] ^= 1 << random.below(8);
+            let index = random.below(body.len());
+            body[index] ^= 1 << random.below(8);
         }
         drop(Checkpoint::from_bytes(&file(&parts)));
     }
@@ -344,11 +344,11 @@ fn rows_of_damaged_checkpoints_are_refused() {
 fn scopes_keep_the_storage() {
     let Model { program, .. } = model(Table::RowSparse, DType::F32, None);
     let mut scope = Scope::of(&program).unwrap();
-    let said = |error: unpadded::Error| error.to_string();
-    let error = said(scope.get("table").unwrap_err());
+    let text = |error: unpadded::Error| error.to_string();
+    let error = text(scope.get("table").unwrap_err());
     assert!(error.contains("variable `table`") && error.contains("`Scope::value`"), "{error}");
     let dense = Dense::zeros(DType::F32, &[HEIGHT, WIDTH]).unwrap();
-    let error = said(scope.set("table", dense.clone()).unwrap_err());
+    let error = text(scope.set("table", dense.clone()).unwrap_err());
     assert!(error.contains("expected f32[40, 5] selected_rows, got f32[40, 5]"), "{error}");
     let rows =
         |height: usize| SelectedRows::new(height, vec![4, 1], Dense::zeros(DType::F32, &[2, WIDTH]).unwrap());
@@ -362,15 +362,15 @@ fn scopes_keep_the_storage() {
     assert!(all_rows(&mut clone, DType::F32).bits_eq(&fresh), "a clone has rows of its own");
     // A dense program does not take the table of this one.
     let dense = model(Table::Dense, DType::F32, None).program;
-    let error = said(scope.initialize(&dense).unwrap_err());
+    let error = text(scope.initialize(&dense).unwrap_err());
     assert!(error.contains("expected f32[40, 5], got f32[40, 5] selected_rows"), "{error}");
 }
 
 #[test]
 fn what_has_no_rows_of_its_own_is_refused_by_name() {
-    let refused = |of: &dyn Fn(&Builder), expected: &[&str]| {
+    let refused = |build: &dyn Fn(&Builder), expected: &[&str]| {
         let net = Builder::new();
-        of(&net);
+        build(&net);
         let error = net.finish().unwrap_err();
         let text = error.to_string();
         assert!(expected.iter().all(|part| text.contains(part)), "{text}");

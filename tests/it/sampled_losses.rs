@@ -232,7 +232,7 @@ fn the_probabilities_of_a_hierarchical_sigmoid_add_up_to_1() {
 
 #[test]
 fn trees_that_do_not_fit_the_table_are_refused() {
-    let of = |rows, tree| {
+    let refusal = |rows, tree| {
         let net = Builder::new();
         let x = net.feed("x", DType::F32, &[2], 1);
         let labels = net.feed_like("labels", DType::I64, &[], x);
@@ -240,9 +240,10 @@ fn trees_that_do_not_fit_the_table_are_refused() {
         let _ = x.hierarchical_sigmoid(table, None, labels, tree);
         net.finish().unwrap_err().to_string()
     };
-    assert!(of(4, ClassTree::Complete(4)).contains("3 rows, one for each node of the tree"));
+    assert!(refusal(4, ClassTree::Complete(4)).contains("3 rows, one for each node of the tree"));
     assert!(
-        of(2, ClassTree::Paths(vec![vec![(2, Side::Left)]])).contains("below 2, the rows of `weight`, got 2")
+        refusal(2, ClassTree::Paths(vec![vec![(2, Side::Left)]]))
+            .contains("below 2, the rows of `weight`, got 2")
     );
 }
 

@@ -249,12 +249,12 @@ fn as_nobody(folder: &Path) -> Option<String> {
         .env(FOLDER, folder)
         .output()
         .ok()?;
-    let said = String::from_utf8_lossy(&out.stdout).into_owned();
-    if said.contains("refused: ") {
-        return Some(said);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    if text.contains("refused: ") {
+        return Some(text);
     }
     let error = String::from_utf8_lossy(&out.stderr);
-    assert!(!error.contains("panicked"), "{said}{error}");
+    assert!(!error.contains("panicked"), "{text}{error}");
     println!("not tried, as it takes root and a test that anybody may run: {error}");
     None
 }
@@ -272,20 +272,20 @@ fn what_the_system_forbids_is_found_before_the_first_step() {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
     };
     mode(0o1777); // as /tmp: everybody writes, and replaces what is theirs
-    if let Some(said) = as_nobody(&folder) {
+    if let Some(text) = as_nobody(&folder) {
         assert!(
-            said.contains(
+            text.contains(
                 "expected a file that may be replaced, got a file of another user, or an immutable file: Operation"
             ),
-            "{said}"
+            "{text}"
         );
         mode(0o755);
-        let said = as_nobody(&folder).unwrap();
+        let text = as_nobody(&folder).unwrap();
         assert!(
-            said.contains(
+            text.contains(
                 "expected a folder in which files can be written, got a folder where writing fails: Permission denied"
             ),
-            "{said}"
+            "{text}"
         );
     }
     mode(0o755);

@@ -196,9 +196,9 @@ fn what_cannot_be_is_refused_by_name() {
         (around, "got a loop that reads whole sequences at every step"),
     ] {
         let error = predictor(&program, &registry, &[var.id()]).session(&["0"]).err().unwrap();
-        let said = format!("{error} {:?}", error.place());
-        assert!(said.contains(expected), "{said}");
-        assert!(said.contains("sessions.rs"), "{said}");
+        let text = format!("{error} {:?}", error.place());
+        assert!(text.contains(expected), "{text}");
+        assert!(text.contains("sessions.rs"), "{text}");
     }
 }
 
@@ -208,35 +208,35 @@ fn wrong_steps_change_nothing() {
     let logits = translator(&net);
     let (registry, program) = (net.registry(), net.finish().unwrap());
     let model = predictor(&program, &registry, &[logits.id()]);
-    let said = |outcome: unpadded::Result<()>| outcome.unwrap_err().to_string();
+    let text = |outcome: unpadded::Result<()>| outcome.unwrap_err().to_string();
     let token = |id: i64| Variable::dense(ndarray::array![id]);
     let source = ids(&[4], 11);
     let mut session = model.session(&["0"]).unwrap().most_steps(2);
     assert_eq!((session.begin_feeds(), session.step_feeds()), (vec!["source"], vec!["target"]));
-    let error = said(session.step(&[("target", &token(1))]));
+    let error = text(session.step(&[("target", &token(1))]));
     assert!(error.contains("expected `source` among them, got none"), "{error}");
-    assert!(said(session.begin(&[("sauce", &source)])).contains("(`source`), got `sauce`"));
+    assert!(text(session.begin(&[("sauce", &source)])).contains("(`source`), got `sauce`"));
     assert!(
-        said(session.begin(&[("source", &ids(&[4, 2], 11))]))
+        text(session.begin(&[("source", &ids(&[4, 2], 11))]))
             .contains("sequences of a feed: expected 1, got 2")
     );
     session.begin(&[("source", &source)]).unwrap();
     assert!(session.output("0").unwrap_err().to_string().contains("a step before the output is read"));
     session.step(&[("target", &token(1))]).unwrap();
     let (first, state) = (session.output("0").unwrap().clone(), session.save().unwrap());
-    assert!(said(session.step(&[("target", &token(99))])).contains("below 9"));
-    assert!(said(session.step(&[])).contains("expected `target` among them"));
+    assert!(text(session.step(&[("target", &token(99))])).contains("below 9"));
+    assert!(text(session.step(&[])).contains("expected `target` among them"));
     let twice = [("target", &token(1)), ("target", &token(2))];
-    assert!(said(session.step(&twice)).contains("each once, got `target` twice"));
-    assert!(said(session.step(&[("source", &token(1))])).contains("(`target`), got `source`"));
+    assert!(text(session.step(&twice)).contains("each once, got `target` twice"));
+    assert!(text(session.step(&[("source", &token(1))])).contains("(`target`), got `source`"));
     let two = Variable::dense(ndarray::array![1i64, 2]);
-    assert!(said(session.step(&[("target", &two)])).contains("expected 1, one for each sequence, got 2"));
-    assert!(said(session.step(&[("target", &ids(&[1], 9))])).contains("levels of LoD"));
+    assert!(text(session.step(&[("target", &two)])).contains("expected 1, one for each sequence, got 2"));
+    assert!(text(session.step(&[("target", &ids(&[1], 9))])).contains("levels of LoD"));
     assert_eq!(session.output("0").unwrap(), &first);
     assert_eq!(session.save().unwrap(), state);
     session.step(&[("target", &token(2))]).unwrap();
     let second = session.output("0").unwrap().clone();
-    let error = said(session.step(&[("target", &token(2))]));
+    let error = text(session.step(&[("target", &token(2))]));
     assert!(error.contains("at most 2, the limit of this session, got another step after 2"), "{error}");
 
     let mut other = model.session(&["0"]).unwrap();

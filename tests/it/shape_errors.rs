@@ -306,9 +306,9 @@ fn one_weight_of_many() {
     let net = Builder::new();
     let x = net.feed("x", DType::F32, &[2], 1);
     let ones = || Initializer::new("constant", Attributes::new().with("value", 1.0));
-    let of = |name: &str, dtype, dims: &[usize]| net.parameter(name, dtype, dims, ones());
-    let (a, high) = (of("a", DType::F32, &[2, 1]), of("high", DType::F32, &[3, 1]));
-    let (double, bias) = (of("double", DType::F64, &[2, 1]), of("bias", DType::F32, &[1]));
+    let parameter = |name: &str, dtype, dims: &[usize]| net.parameter(name, dtype, dims, ones());
+    let (a, high) = (parameter("a", DType::F32, &[2, 1]), parameter("high", DType::F32, &[3, 1]));
+    let (double, bias) = (parameter("double", DType::F64, &[2, 1]), parameter("bias", DType::F32, &[1]));
     let product = |weights: &[Var], biases: &[Var]| -> Var {
         net.append("linear", &[("x", &[x]), ("weight", weights), ("bias", biases)], Attributes::new())
     };

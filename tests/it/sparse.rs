@@ -105,11 +105,11 @@ fn sparse_rows_beside_a_memory_are_refused_by_name() {
     });
     let error = net.finish().unwrap_err();
     assert_eq!(error.all().count(), 1, "{error}");
-    let said = error.to_string();
+    let text = error.to_string();
     let expected = "sparse rows in a step, which are computed and read before its loop: expected operators on step \
                     inputs and on variables from outside the step";
-    assert!(said.contains("variable `bags.step`") && said.contains(expected), "{said}");
-    assert!(said.contains("`memory`, which the step computes"), "{said}");
+    assert!(text.contains("variable `bags.step`") && text.contains(expected), "{text}");
+    assert!(text.contains("`memory`, which the step computes"), "{text}");
 
     let net = Builder::new();
     let bags = net.feed_csr("bags", DType::F32, 30, 1);
@@ -118,9 +118,9 @@ fn sparse_rows_beside_a_memory_are_refused_by_name() {
         step.update(state, state.linear(3));
         step.last(state)
     });
-    let said = net.finish().unwrap_err().to_string();
+    let text = net.finish().unwrap_err().to_string();
     let expected = "step inputs: expected a dense step input, or an input computed from a sparse step input";
-    assert!(said.contains(expected), "{said}");
+    assert!(text.contains(expected), "{text}");
 }
 
 #[test]
@@ -147,12 +147,12 @@ fn fallback_is_an_operator_and_a_warning_once_a_variable() {
 
     let net = Builder::new().fallback(Fallback::Deny);
     net.feed_csr("bags", DType::F32, 50, 0).softmax();
-    let said = net.finish().unwrap_err().to_string();
+    let text = net.finish().unwrap_err().to_string();
     assert!(
-        said.contains("softmax #0: variable `bags`: storage of input `x`: expected dense, got csr"),
-        "{said}"
+        text.contains("softmax #0: variable `bags`: storage of input `x`: expected dense, got csr"),
+        "{text}"
     );
-    assert!(said.contains("`to_dense`"), "{said}");
+    assert!(text.contains("`to_dense`"), "{text}");
 }
 
 #[test]
@@ -183,8 +183,8 @@ fn a_run_takes_the_bytes_that_the_report_says() {
         for variable in report.variables() {
             let Ok(measured) = executor.bytes_of(variable.var) else { continue };
             let stored = report.most(variable.var, &rows, &|_| entries);
-            let said = variable.size.bytes(rows(variable.spec.rows()), stored);
-            assert_eq!(measured, said, "{}", variable.name);
+            let text = variable.size.bytes(rows(variable.spec.rows()), stored);
+            assert_eq!(measured, text, "{}", variable.name);
         }
         assert!(executor.bytes_of(bags).unwrap() > 0);
     }
@@ -234,9 +234,9 @@ fn what_is_fed_is_held_to_its_description() {
     let mut executor = Executor::new(&program, &ops::catalogue(), &[whole.id()], 1).unwrap();
     let mut refused = |value: Variable, expected: &str| {
         let feeds = [(bags_again.id(), &value)];
-        let said =
+        let text =
             executor.run(&mut Scope::of(&program).unwrap(), &Run::train(&feeds, 0)).unwrap_err().to_string();
-        assert!(said.contains(expected), "{said}");
+        assert!(text.contains(expected), "{text}");
     };
     refused(Variable::from(ndarray::Array2::<f32>::zeros((1, 40))), "expected f32 csr, got f32 dense");
     refused(
@@ -266,15 +266,15 @@ fn a_trainer_says_once_what_was_made_dense_and_learns_from_csr_rows() {
     let class = net.feed("class", DType::I64, &[], 0);
     let logits = x.sqrt().linear(2) + x.softmax().linear(2);
     let loss = logits.cross_entropy(class).mean();
-    let said = Written::default();
+    let message = Written::default();
     let trainer = Trainer::new(net, loss, &Adagrad::new(0.5)).unwrap();
-    let mut trainer = trainer.progress(Progress::To(Box::new(said.clone())));
+    let mut trainer = trainer.progress(Progress::To(Box::new(message.clone())));
     let before = trainer.evaluate(&loader(&rows)).unwrap().loss();
     trainer.fit(&loader(&rows), &loader(&rows), Until::Epochs(3)).unwrap();
     trainer.fit(&loader(&rows), &loader(&rows), Until::Epochs(20)).unwrap();
     assert!(trainer.evaluate(&loader(&rows)).unwrap().loss() < before / 2.0);
-    let said = String::from_utf8(said.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(said.matches("made dense, 120 × batch bytes").count(), 1, "{said}");
+    let message = String::from_utf8(message.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(message.matches("made dense, 120 × batch bytes").count(), 1, "{message}");
     let grad = trainer.program().find("linear_0.weight@grad").unwrap();
     assert_eq!(trainer.program().spec(grad).unwrap().storage, StorageKind::SelectedRows);
 }
@@ -325,8 +325,8 @@ fn a_number_that_is_none_is_named_by_its_row_and_sizes_that_no_memory_has_are_er
         .into_iter()
         .collect();
     let data = Loader::new(samples, &["bags"]).unwrap();
-    let said = trainer.fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
-    assert!(said.contains("`bags`") && said.contains("got NaN in row 1"), "{said}");
+    let text = trainer.fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
+    assert!(text.contains("`bags`") && text.contains("got NaN in row 1"), "{text}");
 
     let net = Builder::new().fallback(Fallback::Allow);
     let wide = net.feed_csr("wide", DType::F32, 1 << 58, 0);
@@ -338,8 +338,8 @@ fn a_number_that_is_none_is_named_by_its_row_and_sizes_that_no_memory_has_are_er
         let value = Variable::new(value, None).unwrap();
         let mut executor = Executor::new(&program, &ops::catalogue(), &[wanted.id()], 1).unwrap();
         let feeds = [(wide.id(), &value)];
-        let said =
+        let text =
             executor.run(&mut Scope::of(&program).unwrap(), &Run::infer(&feeds)).unwrap_err().to_string();
-        assert!(said.contains(expected), "{said}");
+        assert!(text.contains(expected), "{text}");
     }
 }

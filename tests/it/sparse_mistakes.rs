@@ -28,10 +28,10 @@ fn a_size_that_nothing_can_hold_is_refused_at_its_own_line() {
         let line = line!() + 1;
         let x = net.feed_csr("x", DType::F32, columns, 0);
         let _ = (x.softmax(), x.transposed_dot(x), x.tanh().mean());
-        let place = format!("sparse_mistakes.rs:{line}:");
+        let location = format!("sparse_mistakes.rs:{line}:");
         says(
             &net,
-            &["variable `x`: shape: expected rows and columns of which there are at most 2^60", &place],
+            &["variable `x`: shape: expected rows and columns of which there are at most 2^60", &location],
         );
 
         let net = Builder::new();
@@ -102,9 +102,9 @@ fn each_conversion_of_the_program_is_one_warning_with_the_bytes_that_it_has_ther
     }
     assert!(warnings[2].contains("made dense, 28 × batch bytes"), "{}", warnings[2]);
     let report = program.storage_report(&net.registry()).unwrap();
-    let said: Vec<String> = report.fallbacks().map(|dense| dense.size.to_string()).collect();
+    let text: Vec<String> = report.fallbacks().map(|dense| dense.size.to_string()).collect();
     let warned: Vec<String> = net.warnings().iter().map(|warning| warning.dense.to_string()).collect();
-    assert_eq!(said, warned);
+    assert_eq!(text, warned);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn every_storage_is_read_as_it_was_written() {
 
 #[test]
 fn what_is_stored_is_checked_as_what_is_given() {
-    let said = |value: &dyn Fn() -> Vec<u8>, expected: &str| {
+    let text = |value: &dyn Fn() -> Vec<u8>, expected: &str| {
         let (storage, _): (Storage, usize) = match bincode::serde::decode_from_slice(&value(), CONFIG) {
             Ok(read) => read,
             Err(e) => return assert!(e.to_string().contains(expected), "{e}"),
@@ -66,24 +66,24 @@ fn what_is_stored_is_checked_as_what_is_given() {
     let csr = |shape: [usize; 2], indptr: Vec<i64>, indices: Vec<i64>| {
         bincode::serde::encode_to_vec(("csr", (&shape[..], indptr, indices, &numbers)), CONFIG).unwrap()
     };
-    said(
+    text(
         &|| csr([1, 3], vec![0, 2], vec![0, 3]),
         "index of csr at place 1: expected 0 or more and less than 3, the number of columns",
     );
-    said(&|| csr([2, 3], vec![0, 2, 1], vec![0, 1]), "indptr of csr: expected never to decrease");
-    said(&|| csr([usize::MAX, 3], vec![0, 2], vec![0, 1]), "one more than the");
+    text(&|| csr([2, 3], vec![0, 2, 1], vec![0, 1]), "indptr of csr: expected never to decrease");
+    text(&|| csr([usize::MAX, 3], vec![0, 2], vec![0, 1]), "one more than the");
     let coo = |shape: &[usize], coordinates: Vec<i64>| {
         bincode::serde::encode_to_vec(("coo", (shape, coordinates, &numbers)), CONFIG).unwrap()
     };
-    said(&|| coo(&[2], vec![0, 2]), "coordinate 0 of coo entry 1");
-    said(&|| coo(&[2, 2], vec![0, 1, 1]), "3 coordinates of coo for the shape [2, 2]");
-    said(&|| coo(&[], vec![]), "at least one dimension");
+    text(&|| coo(&[2], vec![0, 2]), "coordinate 0 of coo entry 1");
+    text(&|| coo(&[2, 2], vec![0, 1, 1]), "3 coordinates of coo for the shape [2, 2]");
+    text(&|| coo(&[], vec![]), "at least one dimension");
     let rows = |height: usize, ids: Vec<i64>| {
         bincode::serde::encode_to_vec(("selected_rows", (height, ids, &numbers)), CONFIG).unwrap()
     };
-    said(&|| rows(3, vec![0, -1]), "selected row at place 1");
-    said(&|| rows(3, vec![0]), "one row for each number");
-    said(
+    text(&|| rows(3, vec![0, -1]), "selected row at place 1");
+    text(&|| rows(3, vec![0]), "one row for each number");
+    text(
         &|| bincode::serde::encode_to_vec(("sparse", 1u8), CONFIG).unwrap(),
         "storage: expected one of dense",
     );

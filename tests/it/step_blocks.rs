@@ -156,9 +156,9 @@ fn hold(seeds: impl Iterator<Item = u64>, mut check: impl FnMut(u64, &mut Worst)
                 failures.push(format!("seed {seed}: {failure}"));
             }
             Err(panic) => {
-                let said = panic.downcast_ref::<String>().cloned();
-                let said = said.or(panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
-                failures.push(format!("seed {seed}: panicked: {}", said.unwrap_or_default()));
+                let text = panic.downcast_ref::<String>().cloned();
+                let text = text.or(panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+                failures.push(format!("seed {seed}: panicked: {}", text.unwrap_or_default()));
             }
         }
     }

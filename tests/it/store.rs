@@ -107,15 +107,11 @@ fn what_a_store_has_not_is_named() {
         says(worker.set_rule(&missing, rule(&Sgd::new(0.1))), &words);
     }
     says(worker.init(&key("t"), zeros()), &["variable `t`", "a new key"]);
-    for (ids, place, got) in
+    for (ids, slot, got) in
         [(vec![0, 5], 1, "5"), (vec![-1], 0, "-1"), (vec![2, 3, i64::MAX], 2, "9223372036854775807")]
     {
-        let words = [
-            "variable `t`",
-            &format!("row at place {place}"),
-            "below the height of 5",
-            &format!("got {got}"),
-        ];
+        let words =
+            ["variable `t`", &format!("row at place {slot}"), "below the height of 5", &format!("got {got}")];
         says(worker.row_sparse_pull(&key("t"), ids), &words);
     }
     says(worker.row_sparse_pull(&key("one"), vec![0]), &["variable `one`", "a value that has rows"]);
@@ -238,11 +234,11 @@ impl Whole {
 /// Rules that update rows by themselves, each with the setting for gradients of selected rows.
 pub(crate) fn rules() -> Vec<AnyOptimizer> {
     let options: [fn(&mut Options); 3] =
-        [|_| {}, |of| of.clip_value = Some(0.5), |of| of.schedule = Schedule::step(3, 0.5)];
+        [|_| {}, |rule| rule.clip_value = Some(0.5), |rule| rule.schedule = Schedule::step(3, 0.5)];
     let rules = OptimizerKind::variants().into_iter().filter(OptimizerVariant::is_by_rows);
     let rules = rules.zip(options.iter().cycle());
-    let made = |(of, change): (OptimizerVariant, &fn(&mut Options))| {
-        of.with(|options| {
+    let made = |(rule, change): (OptimizerVariant, &fn(&mut Options))| {
+        rule.with(|options| {
             change(options);
             options.mode = SparseMode::Lazy;
         })
@@ -289,14 +285,14 @@ fn every_rule_is_that_of_a_program() {
 #[test]
 fn rules_that_need_more_than_a_row_are_refused() {
     let catalogue = ops::catalogue();
-    let of = |optimizer: &dyn Optimizer| Rule::new(optimizer, &catalogue);
+    let made = |optimizer: &dyn Optimizer| Rule::new(optimizer, &catalogue);
     let by_rows = "update operators that take each row by itself";
-    says(of(&Sgd::new(0.1).clip_norm(1.0)), &["rule of a key", by_rows, "got `global_norm`", file!()]);
-    says(of(&Adam::new(0.1).clip_global_norm(1.0)), &[by_rows, "got `global_norm`"]);
-    says(of(&Lamb::new(0.1)), &[by_rows, "got `lamb`"]);
-    says(of(&Adam::new(0.1).adjustable()), &["a rate by a schedule", "`adjustable`"]);
-    says(of(&Adam::new(0.1).group(Group::of(["a"]))), &["an optimizer without groups"]);
-    says(of(&Adam::new(-0.1)), &["0"]);
+    says(made(&Sgd::new(0.1).clip_norm(1.0)), &["rule of a key", by_rows, "got `global_norm`", file!()]);
+    says(made(&Adam::new(0.1).clip_global_norm(1.0)), &[by_rows, "got `global_norm`"]);
+    says(made(&Lamb::new(0.1)), &[by_rows, "got `lamb`"]);
+    says(made(&Adam::new(0.1).adjustable()), &["a rate by a schedule", "`adjustable`"]);
+    says(made(&Adam::new(0.1).group(Group::of(["a"]))), &["an optimizer without groups"]);
+    says(made(&Adam::new(-0.1)), &["0"]);
     let mut worker = alone(&store(2));
     worker.init(&key("t"), numbers((5, 2), 1).into()).unwrap();
     worker.set_rule(&key("t"), rule(&Adam::new(0.1))).unwrap();

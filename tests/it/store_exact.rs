@@ -16,9 +16,9 @@ use crate::store::{alone, key, numbers, rule, says, some_rows, store};
 /// Rules under which untouched rows move.
 pub(crate) fn exact_rules() -> Vec<AnyOptimizer> {
     let options: [fn(&mut Options); 3] =
-        [|_| {}, |of| of.clip_value = Some(0.5), |of| of.schedule = Schedule::step(7, 0.5)];
-    let owing = OptimizerKind::variants().into_iter().filter(|of| of.owes == Debt::Later);
-    owing.zip(options.iter().cycle()).map(|(of, change)| of.with(change)).collect()
+        [|_| {}, |build| build.clip_value = Some(0.5), |build| build.schedule = Schedule::step(7, 0.5)];
+    let owing = OptimizerKind::variants().into_iter().filter(|build| build.owes == Debt::Later);
+    owing.zip(options.iter().cycle()).map(|(build, change)| build.with(change)).collect()
 }
 
 const SHAPE: (usize, usize) = (9, 4);

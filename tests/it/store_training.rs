@@ -119,13 +119,13 @@ const SEQUENCES: usize = 10;
 
 /// The part of a batch that a worker gets: of unlike sizes, and sometimes nothing.
 pub(crate) fn part(worker: usize, workers: usize, step: u64) -> std::ops::Range<usize> {
-    let cut = |at: usize| match at {
+    let bound = |at: usize| match at {
         0 => 0,
         at if at == workers => SEQUENCES,
         at => (SEQUENCES * at / workers + step as usize % 3).min(SEQUENCES),
     };
-    let cut = |at| if step % 10 == 9 && at > 0 { SEQUENCES } else { cut(at) };
-    cut(worker)..cut(worker + 1)
+    let bound = |at| if step % 10 == 9 && at > 0 { SEQUENCES } else { bound(at) };
+    bound(worker)..bound(worker + 1)
 }
 
 /// Parameters after some steps of several workers, and the loss of each step on the joined batch.
@@ -387,8 +387,8 @@ fn in_step(loss: RowLoss, steps: [[f64; 2]; 4]) -> [Vec<Result<f64>>; 2] {
     }
     let mut outcomes = [Vec::new(), Vec::new()];
     for _ in 0..2 {
-        let (number, of) = receive.recv_timeout(Duration::from_secs(60)).expect("no worker waits for ever");
-        outcomes[number] = of;
+        let (number, from) = receive.recv_timeout(Duration::from_secs(60)).expect("no worker waits for ever");
+        outcomes[number] = from;
     }
     outcomes
 }
@@ -424,7 +424,8 @@ fn a_worker_that_owes_its_gradient_is_not_waited_for() {
     // The difference is 0, and its gradient for the second worker's number beyond all numbers.
     let steep: RowLoss = |root, _, x| (root - x.sqrt()).mean() * 1e200;
     let [one, two] = in_step(steep, [[1.0, 1e300], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]);
-    let [one, two] = [one, two].map(|of| of.into_iter().map(|outcome| outcome.map_err(|e| e.to_string())));
+    let [one, two] =
+        [one, two].map(|outcomes| outcomes.into_iter().map(|outcome| outcome.map_err(|e| e.to_string())));
     let (one, two): (Vec<_>, Vec<_>) = (one.collect(), two.collect());
     assert_eq!(one[0], Ok(0.0));
     assert!(one[1].as_ref().is_err_and(|e| e.contains("none of worker 1, which has left")), "{one:?}");
@@ -484,7 +485,8 @@ fn rows_of_a_sparse_product_travel_alone() {
         executor.run(&mut scope, &Run::train(&[(x, &rows), (label, &labels)], step)).unwrap();
         // One after another on this thread: a push does not wait for the others.
         for (trainer, part) in trainers.iter_mut().zip([0..4, 4..6]) {
-            let [rows, labels] = [&rows, &labels].map(|of| of.slice_sequences(part.clone()).unwrap());
+            let [rows, labels] =
+                [&rows, &labels].map(|variable| variable.slice_sequences(part.clone()).unwrap());
             trainer.step(&[(x, &rows), (label, &labels)], &[]).unwrap();
         }
     }

@@ -194,7 +194,7 @@ fn an_error_of_one_rank_is_one_of_all() {
 fn an_update_that_breaks_off_on_one_rank() {
     let mut registry = ops::catalogue();
     registry.add::<Fragile>().unwrap();
-    let said = ranks(2, |world| {
+    let text = ranks(2, |world| {
         let mut store = WorldStore::new(&registry, world);
         let ones = || Storage::from(array![[1.0], [1.0], [1.0], [1.0]]);
         for name in ["t", "u"] {
@@ -207,8 +207,8 @@ fn an_update_that_breaks_off_on_one_rank() {
         let second = store.push(&key("u"), ones(), 1.0);
         second.and_then(|()| store.end_round()).unwrap_err().to_string()
     });
-    assert!(said[0].contains("a failure of rank 1") && said[0].contains("variable `t`"), "{}", said[0]);
-    assert!(said[1].contains("variable `t`"), "{}", said[1]);
+    assert!(text[0].contains("a failure of rank 1") && text[0].contains("variable `t`"), "{}", text[0]);
+    assert!(text[1].contains("variable `t`"), "{}", text[1]);
 }
 
 /// Gradients pushed before a failed restore are applied as without the restore.

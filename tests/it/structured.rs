@@ -76,19 +76,19 @@ fn a_tagger_learns_chunks_and_never_breaks_its_scheme() {
         .output("scores", of_paths)
         .output("likely", likely)
         .progress(Progress::Quiet);
-    let of = |seed| Loader::new(numbers(seed), &["words", "tags"]).unwrap();
-    let report = trainer.fit(&of(0).shuffle(1), &of(5), Until::Epochs(12)).unwrap();
+    let loader = |seed| Loader::new(numbers(seed), &["words", "tags"]).unwrap();
+    let report = trainer.fit(&loader(0).shuffle(1), &loader(5), Until::Epochs(12)).unwrap();
     assert!(report.best.unwrap().value > 0.95, "{:?}", report.best);
-    let tables = trainer.tables(&of(5)).unwrap();
+    let tables = trainer.tables(&loader(5)).unwrap();
     assert!(tables[0].0 == "chunk F1" && tables[0].1.contains('x'), "{tables:?}");
 
     // The transitions that the scheme forbids have not moved; the others have.
     let checkpoint = trainer.for_inference().unwrap();
-    let learnt =
+    let trained =
         checkpoint.tensors["crf_0.transitions"].as_dense().unwrap().as_slice::<f32>().unwrap().to_vec();
     let mask = TagScheme::Iob2.transitions(&tags).unwrap();
-    for (score, may) in learnt.iter().zip(&mask) {
-        assert_eq!(*score == 0.0, *may == f32::NEG_INFINITY, "{learnt:?}");
+    for (score, may) in trained.iter().zip(&mask) {
+        assert_eq!(*score == 0.0, *may == f32::NEG_INFINITY, "{trained:?}");
     }
     let predictor = unpadded::predict::Predictor::new(checkpoint, &ops::catalogue()).unwrap();
     let words = Variable::from_sequences(&[vec![3i64, 4, 5, 0, 3, 8], vec![], vec![5]]).unwrap();
@@ -124,10 +124,10 @@ fn frames_learn_their_labels() {
     let labels = net.feed("labels", DType::I64, &[], 1);
     let logits = frames.embedding(Embedding::new(4, 8)).lstm(16).linear(4);
     let loss = logits.ctc_loss(labels, 0, false).mean();
-    let said = logits.ctc_greedy(0);
+    let text = logits.ctc_greedy(0);
     let mut trainer = Trainer::new(net, loss, &Adam::new(0.02))
         .unwrap()
-        .metric(ErrorRate::new(said, labels))
+        .metric(ErrorRate::new(text, labels))
         .select("error rate")
         .progress(Progress::Quiet);
     let report = trainer.fit(&data, &data, Until::Epochs(20)).unwrap();
@@ -196,11 +196,14 @@ fn mistakes_are_named() {
     says(crf(rows(0), transitions(2, 0), ids([0, 1, 0])), "a score for each tag, at least one");
     says(crf(Variable::dense(Array2::<f64>::zeros((3, 2))), transitions(4, 2), ids([0, 1, 0])), "sequences");
     let forbidden = Attributes::new().with("forbidden", vec![8i64]);
-    let of = [Operand::batch("emissions", rows(2)), transitions(4, 2)];
-    says(call("crf_marginals", &forbidden, &of), "places of transitions [4, 2], from 0 to below 8, got 8");
+    let inputs = [Operand::batch("emissions", rows(2)), transitions(4, 2)];
+    says(
+        call("crf_marginals", &forbidden, &inputs),
+        "places of transitions [4, 2], from 0 to below 8, got 8",
+    );
     for n in [0usize, 4097] {
         says(
-            call("viterbi_decode", &Attributes::new().with("n_best", n), &of),
+            call("viterbi_decode", &Attributes::new().with("n_best", n), &inputs),
             "`n_best`: expected 1 to 4096",
         );
     }

@@ -45,7 +45,7 @@ const MAX_LINES: usize = 600;
 /// The most lines of each crate, without files of unit tests, as `benches/size` counts them. Lower a number when a crate has become
 /// smaller; raise one only if a feature is worth the lines.
 const CEILINGS: [(&str, usize); 4] =
-    [("", 119_300), ("text", 16_980), ("recipes", 10_420), ("command", 9_230)];
+    [("", 118_700), ("text", 17_000), ("recipes", 10_530), ("command", 9_250)];
 /// The one file outside of `kernels/` with `unsafe`: the trait of allocators is unsafe.
 const ALLOCATOR: &str = "command/allocator.rs";
 
@@ -87,24 +87,24 @@ fn complaints(path: &str, source: &str) -> Vec<String> {
         found.push(format!("{path}: `{layer}` is not in the list of layers: give it its place"));
     }
     for (i, line) in code(source) {
-        let place = format!("{path}:{}", i + 1);
+        let location = format!("{path}:{}", i + 1);
         if layer != "kernels" && path != ALLOCATOR && words(&line).any(|word| word == "unsafe") {
-            found.push(format!("{place}: `unsafe` outside `kernels/`"));
+            found.push(format!("{location}: `unsafe` outside `kernels/`"));
         }
         if layer != "wire" && words(&line).any(|word| word == "bincode") {
-            found.push(format!("{place}: bincode outside `wire`"));
+            found.push(format!("{location}: bincode outside `wire`"));
         }
     }
     let Some(rank) = rank.filter(|_| !is_test) else { return found };
     for (i, used) in imports(source) {
-        let place = format!("{path}:{}", i + 1);
+        let location = format!("{path}:{}", i + 1);
         match LAYERS.iter().position(|&l| l == used) {
             Some(other) if other > rank => {
-                found.push(format!("{place}: `{layer}` uses `{used}`, a layer above it"))
+                found.push(format!("{location}: `{layer}` uses `{used}`, a layer above it"))
             }
             // The crate's own name for something would hide which layer it comes from; macros have no other.
             None if used.starts_with(char::is_uppercase) => {
-                found.push(format!("{place}: `crate::{used}`: import it from its module"));
+                found.push(format!("{location}: `crate::{used}`: import it from its module"));
             }
             _ => {}
         }
@@ -199,8 +199,11 @@ fn sources_are_tidy() {
     for (name, path) in paths {
         let source = fs::read_to_string(&path).unwrap();
         if !is_test(&name) {
-            let of = CRATES.into_iter().find(|of| name.starts_with(&format!("{of}/"))).unwrap_or_default();
-            *lines.entry(of).or_default() += source.lines().count();
+            let crate_name = CRATES
+                .into_iter()
+                .find(|crate_name| name.starts_with(&format!("{crate_name}/")))
+                .unwrap_or_default();
+            *lines.entry(crate_name).or_default() += source.lines().count();
         }
         found.extend(complaints(&name, &source));
         all.add(&name, &source);

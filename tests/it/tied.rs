@@ -242,8 +242,8 @@ fn merging_keeps_transposed_weights_apart() {
     let run = Run::train(&feeds, 0).until(Stage::Gradients);
     let mut executor = Executor::new(&program, &ops::catalogue(), &wanted, 2).unwrap();
     let listing = executor.listing().to_string();
-    for said in ["linear #0, linear #2 as one", "linear #1, linear #3 as one"] {
-        assert!(listing.contains(said), "{said}\nis not in\n{listing}");
+    for text in ["linear #0, linear #2 as one", "linear #1, linear #3 as one"] {
+        assert!(listing.contains(text), "{text}\nis not in\n{listing}");
     }
     executor.run(&mut scope, &run).unwrap();
     let plain = interpret(&program, &ops::catalogue(), &mut scope, &run).unwrap();
@@ -262,8 +262,8 @@ fn what_is_not_transposed_is_not_written() {
     let w = net.parameter("w", DType::F32, &[3, 4], init::zeros());
     net.product_transposed(x, w, None);
     let program = net.finish().unwrap();
-    let said: Vec<String> = program.root().ops.iter().map(|op| format!("{:?}", op.attributes)).collect();
-    assert_eq!(said, ["Attributes({})", "Attributes({\"transposed\": Bool(true)})"]);
+    let text: Vec<String> = program.root().ops.iter().map(|op| format!("{:?}", op.attributes)).collect();
+    assert_eq!(text, ["Attributes({})", "Attributes({\"transposed\": Bool(true)})"]);
 }
 
 #[test]

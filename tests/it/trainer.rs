@@ -128,7 +128,7 @@ fn k_steps_and_the_rest_are_all_steps_byte_for_byte() {
         let report = fit(&mut second, Until::Steps(34));
         assert_eq!(report.resumed.map(|p| p.step), Some(k));
         assert_eq!((report.ended, report.steps, report.epochs), (StopReason::Done, 34, 3));
-        let epochs: Vec<(u64, u64)> = report.history.iter().map(|of| (of.epoch, of.step)).collect();
+        let epochs: Vec<(u64, u64)> = report.history.iter().map(|epoch| (epoch.epoch, epoch.step)).collect();
         assert_eq!(epochs, [(1, 10), (2, 20), (3, 30)]);
         assert!(bytes(&mut second) == expected, "after {k} steps");
         std::fs::remove_file(file).unwrap();

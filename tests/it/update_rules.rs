@@ -15,8 +15,8 @@ fn f64s(shape: (usize, usize), pace: f64) -> Array2<f64> {
     Array2::from_shape_fn(shape, |(i, j)| ((i * shape.1 + j) as f64 * pace).sin())
 }
 
-fn values(of: &Variable) -> Vec<f64> {
-    of.as_slice::<f64>().unwrap().to_vec()
+fn values(variable: &Variable) -> Vec<f64> {
+    variable.as_slice::<f64>().unwrap().to_vec()
 }
 
 #[track_caller]
@@ -256,7 +256,7 @@ fn lazy_lamb_is_that_of_the_touched_rows() {
     let rule = lamb();
     let table = Fields::start(&rule, Variable::dense(f64s((6, 3), 0.3)));
     let after = table.update(&rule, "lazy", 0.125, rows(6, vec![4, 1, 4], f64s((3, 3), 0.9)), facts(0, 1));
-    let pick = |of: &Variable, row: usize| values(of)[row * 3..][..3].to_vec();
+    let pick = |variable: &Variable, row: usize| values(variable)[row * 3..][..3].to_vec();
     let two: Vec<f64> = [1, 4].into_iter().flat_map(|row| pick(&table.0[0], row)).collect();
     let alone = Fields::start(&rule, Variable::dense(Dense::from_vec(&[2, 3], two).unwrap()));
     let merged = SelectedRows::new(2, vec![1, 0, 1], f64s((3, 3), 0.9)).unwrap().densify().unwrap();

@@ -312,8 +312,8 @@ fn a_checkpoint_that_owes_moves_of_the_rule_is_settled_by_the_callers_registry()
     assert_ne!(checkpoint.tensors["table"], settled);
 
     let fed = Variable::dense(ndarray::Array1::from_iter(0..HEIGHT as i64));
-    let predict = |of: Checkpoint, registry: &Registry| -> Result<Vec<f32>> {
-        let out = Predictor::new(of, registry)?.run(&[("ids", &fed)], &["scores"])?;
+    let predict = |trained: Checkpoint, registry: &Registry| -> Result<Vec<f32>> {
+        let out = Predictor::new(trained, registry)?.run(&[("ids", &fed)], &["scores"])?;
         Ok(out[0].as_slice::<f32>()?.to_vec())
     };
     let bare = checkpoint.clone().for_inference(&registry()).unwrap();

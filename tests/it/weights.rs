@@ -73,16 +73,16 @@ fn apart(a: &[f64], b: &[f64]) -> f64 {
 fn tensors(file: &Path) -> BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)> {
     let bytes = fs::read(file).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
-    let of = |tensor: TensorView<'_>| (tensor.dtype(), tensor.shape().to_vec(), tensor.data().to_vec());
-    file.tensors().into_iter().map(|(name, tensor)| (name, of(tensor))).collect()
+    let contents = |tensor: TensorView<'_>| (tensor.dtype(), tensor.shape().to_vec(), tensor.data().to_vec());
+    file.tensors().into_iter().map(|(name, tensor)| (name, contents(tensor))).collect()
 }
 
 /// A file of tensors: name, dtype, shape and bytes.
 fn bytes(tensors: &BTreeMap<String, (Dtype, Vec<usize>, Vec<u8>)>) -> Vec<u8> {
-    let of = |(name, (dtype, shape, data)): (&String, &'_ (Dtype, Vec<usize>, Vec<u8>))| {
+    let view = |(name, (dtype, shape, data)): (&String, &'_ (Dtype, Vec<usize>, Vec<u8>))| {
         (name.clone(), *dtype, shape.clone(), data.clone())
     };
-    let all: Vec<_> = tensors.iter().map(of).collect();
+    let all: Vec<_> = tensors.iter().map(view).collect();
     let views = all.iter().map(|(name, dtype, shape, data)| {
         (name.as_str(), TensorView::new(*dtype, shape.clone(), data).unwrap())
     });
@@ -155,27 +155,27 @@ fn models_of_pytorch_say_the_same_here_and_go_back() {
 #[test]
 fn back_to_pytorch() {
     let folder = std::env::var("UNPADDED_TORCH").map(PathBuf::from);
-    let place = folder.clone().unwrap_or_else(|_| path("back"));
-    fs::create_dir_all(&place).unwrap();
+    let dir = folder.clone().unwrap_or_else(|_| path("back"));
+    fs::create_dir_all(&dir).unwrap();
     let write = |kind: &str, layer: &str, mut model: Checkpoint| {
         let mut random = Random(3);
         for value in model.tensors.values_mut() {
             let numbers = value.as_dense_mut().unwrap().as_mut_slice::<f32>().unwrap();
             numbers.iter_mut().for_each(|x| *x = random.below(2001) as f32 / 1000.0 - 1.0);
         }
-        let file = place.join(format!("{kind}.safetensors"));
+        let file = dir.join(format!("{kind}.safetensors"));
         export(&model, &ops::catalogue(), &names(layer), &file).unwrap();
-        let said: Vec<f32> = logits(&model).into_iter().map(|x| x as f32).collect();
-        let data = said.iter().flat_map(|x| x.to_le_bytes()).collect();
-        let said = [("logits".to_owned(), (Dtype::F32, vec![said.len()], data))].into();
-        fs::write(place.join(format!("{kind}.logits.safetensors")), bytes(&said)).unwrap();
+        let text: Vec<f32> = logits(&model).into_iter().map(|x| x as f32).collect();
+        let data = text.iter().flat_map(|x| x.to_le_bytes()).collect();
+        let text = [("logits".to_owned(), (Dtype::F32, vec![text.len()], data))].into();
+        fs::write(dir.join(format!("{kind}.logits.safetensors")), bytes(&text)).unwrap();
     };
     write("lstm", "lstm", started(tagger(Lstm::new(4), DType::F32)));
     write("gru", "gru", started(tagger(Gru::new(4), DType::F32)));
     write("rnn", "rnn", started(tagger(Rnn::new(4), DType::F32)));
     write("projected", "lstm", started(tagger(Lstm::new(4).projection(2), DType::F32)));
     if folder.is_err() {
-        fs::remove_dir_all(place).unwrap();
+        fs::remove_dir_all(dir).unwrap();
     }
 }
 
@@ -193,15 +193,15 @@ fn all_that_differs_is_said_at_once_and_nothing_is_changed() {
     let before = model.clone();
     let error = import(&file, &names("lstm"), &mut model).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Mismatch);
-    let said = error.to_string();
+    let text = error.to_string();
     let expected = "missing: words.weight (f32[7, 3]), rnn.bias_hh_l1 (f32[16]); unexpected: head.bias ([2]); of another shape: \
                     rnn.weight_hh_l0 ([16, 4] in the model, [4, 16] in the file); of another dtype: ";
     let dtypes = [
         "out.weight (f32 in the model, F8_E4M3 in the file)",
         "out.bias (f32 in the model, i32 in the file)",
     ];
-    assert!(said.contains(expected), "{said}");
-    assert!(dtypes.iter().all(|dtype| said.contains(dtype)), "{said}");
+    assert!(text.contains(expected), "{text}");
+    assert!(dtypes.iter().all(|dtype| text.contains(dtype)), "{text}");
     assert_eq!(model, before);
 
     // A number that is none, in the last tensor that is read: nothing either.
@@ -260,15 +260,15 @@ fn damaged_files_are_refused_in_words() {
     let (file, whole) = (path("damaged"), fs::read(fixture("rnn")).unwrap());
     let mut model = started(tagger(Rnn::new(4), DType::F32));
     let before = model.clone();
-    let mut said = |bytes: &[u8]| {
+    let mut text = |bytes: &[u8]| {
         fs::write(&file, bytes).unwrap();
         let error = import(&file, &names("rnn"), &mut model).unwrap_err();
         assert_eq!(model, before);
         error.to_string()
     };
     for length in (0..whole.len()).step_by(37).chain([7, 8, 9, whole.len() - 1]) {
-        let said = said(&whole[..length]);
-        assert!(said.contains("is the file a complete safetensors file?"), "{length}: {said}");
+        let text = text(&whole[..length]);
+        assert!(text.contains("is the file a complete safetensors file?"), "{length}: {text}");
     }
     let tensor = |name: &str, shape: &str, begin: u64, end: u64| {
         format!(r#""{name}":{{"dtype":"F32","shape":{shape},"data_offsets":[{begin},{end}]}}"#)
@@ -298,8 +298,8 @@ fn damaged_files_are_refused_in_words() {
         (headed(&all(&[tensor("a", "[1]", 0, 4)]), 5), "4 bytes, as its head says"),
     ];
     for (bytes, expected) in cases {
-        let said = said(&bytes);
-        assert!(said.contains(expected), "{expected}: {said}");
+        let text = text(&bytes);
+        assert!(text.contains(expected), "{expected}: {text}");
     }
     let mut random = Random(11);
     for _ in 0..times(200) {
@@ -402,11 +402,11 @@ fn layers_are_modules() {
 
     // Names that fit nothing, or two parameters.
     let wrong = |names: Names| names.table(&scoped).unwrap_err().to_string();
-    let said = wrong(Names::new().rename("lstm_0", "rnn"));
-    assert!(said.contains("`encoder.lstm_0.weight_ih`") && said.contains("got `lstm_0`"), "{said}");
+    let text = wrong(Names::new().rename("lstm_0", "rnn"));
+    assert!(text.contains("`encoder.lstm_0.weight_ih`") && text.contains("got `lstm_0`"), "{text}");
     assert!(wrong(Names::new().without("encoder.lstm")).contains("got `encoder.lstm`"));
-    let said = wrong(Names::new().rename("encoder.linear_0.bias", "encoder.linear_0.weight"));
-    assert!(said.contains("`encoder.linear_0.weight` for"), "{said}");
+    let text = wrong(Names::new().rename("encoder.linear_0.bias", "encoder.linear_0.weight"));
+    assert!(text.contains("`encoder.linear_0.weight` for"), "{text}");
     let sparse = Builder::new();
     sparse.feed("words", DType::I64, &[], 1).embedding(Embedding::new(1 << 40, 2).row_sparse());
     let sparse = sparse.finish().unwrap();

@@ -264,7 +264,7 @@ fn a_memory_limit_cuts_windows_or_refuses() {
         let limit = (memory.total() - memory.buffers / 2) as u64;
         let limited = predictor.memory_limit(limit);
         match (limited.run(&feeds, &["0"]), backward) {
-            (Ok(cut), false) => same(&cut[0], &whole[0], "in windows"),
+            (Ok(windowed), false) => same(&windowed[0], &whole[0], "in windows"),
             (Err(error), true) => {
                 assert_eq!(error.kind(), ErrorKind::Memory);
                 let text = error.to_string();

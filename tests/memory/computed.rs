@@ -83,12 +83,12 @@ fn compare(
         // In some loops in loops, the rows of a static input are counted by an upper bound, even after the run.
         && (!counts.is_exact() || computed <= peak + peak * 15 / 100 + SLACK + missed);
     let ratio = computed as f64 / peak as f64;
-    let told = format!(
+    let line = format!(
         "{ratio:.3} {name}, {threads} threads: {computed} bytes computed, {peak} measured, {} before, {allocated} to ask\n{memory:?}, {} of buffers",
         of_batch(bound),
         executor.bytes()
     );
-    (fits, told)
+    (fits, line)
 }
 
 #[track_caller]
@@ -96,10 +96,10 @@ fn check(figures: impl Iterator<Item = (bool, String)>) {
     // The figures are upper bounds for any division of the work; here the work is divided into halves.
     force(1.0);
     let mut wrong = Vec::new();
-    for (fits, told) in figures {
-        println!("{} {told}", if fits { "  " } else { "XX" });
+    for (fits, line) in figures {
+        println!("{} {line}", if fits { "  " } else { "XX" });
         if !fits {
-            wrong.push(told);
+            wrong.push(line);
         }
     }
     assert!(wrong.is_empty(), "{} figures are wrong, such as {}", wrong.len(), wrong[0]);

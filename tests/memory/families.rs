@@ -155,10 +155,10 @@ pub(crate) const FAMILIES: &[Family] = &[
         feeds: &[("words", words)],
         build: |net| {
             let words = net.feed("words", DType::I64, &[], 1);
-            let of = |pool| words.embedding_bag(EmbeddingBag::new(VOCABULARY, WIDTH).pool(pool).sparse());
+            let bag = |pool| words.embedding_bag(EmbeddingBag::new(VOCABULARY, WIDTH).pool(pool).sparse());
             let weights = words.embedding(Embedding::new(VOCABULARY, 1));
             let weighted = words.embedding_bag(EmbeddingBag::new(VOCABULARY, WIDTH).weighted(weights));
-            loss(net, &[of(BagPool::Sum), of(BagPool::Max), of(BagPool::Mean), weighted])
+            loss(net, &[bag(BagPool::Sum), bag(BagPool::Max), bag(BagPool::Mean), weighted])
         },
     },
     Family {

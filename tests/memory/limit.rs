@@ -15,7 +15,7 @@ const HEIGHT: i64 = 200;
 
 /// Sentences with lengths as in PTB or ATIS, or by Zipf's law up to 400.
 fn sentences(kind: usize, count: u32) -> Samples {
-    let draw = |place: u32, k: u32| uniform01::<f64>(7 + kind as u64, [place, k, 0, 0]);
+    let draw = |sentence: u32, k: u32| uniform01::<f64>(7 + kind as u64, [sentence, k, 0, 0]);
     let normal = |i: u32| {
         let radius = (-2.0 * (1.0 - draw(i, 0)).ln()).sqrt();
         radius * (std::f64::consts::TAU * draw(i, 1)).cos()
@@ -52,20 +52,20 @@ fn no_training_takes_more_than_its_limit() {
     let times = std::env::var("UNPADDED_THOROUGH").map_or(1, |times| times.parse::<u64>().unwrap());
     let (mut batches, mut least, mut most) = (0, f64::MAX, 0.0f64);
     for number in 0..times.max(6) {
-        let of = (number as usize % 3, number % 2 == 1);
+        let kind = (number as usize % 3, number % 2 == 1);
         // The samples, the parameters and the allowance for lists take a constant part.
         let limit = 2_500_000 + 300_000 * number;
         let count = if times > 1 { 20_000 } else { 600 };
         // The limit does not count the programs. One sentence needs all of them.
-        let (programs, _) = trained(limit, of, 1, Batching::Memory);
+        let (programs, _) = trained(limit, kind, 1, Batching::Memory);
         let limit_with = limit + programs as u64;
-        let (peak, report) = trained(limit, of, count, Batching::Memory);
+        let (peak, report) = trained(limit, kind, count, Batching::Memory);
         assert!(peak as u64 <= limit_with, "{number}: {peak} of {limit} bytes, {:?}", report.memory);
         assert_eq!(report.divided, 0);
         batches += report.steps;
         (least, most) = (least.min(peak as f64 / limit as f64), most.max(peak as f64 / limit as f64));
         // Batches of a fixed number of sentences are divided to fit.
-        let (peak, report) = trained(limit, of, 600, Batching::Sequences(300));
+        let (peak, report) = trained(limit, kind, 600, Batching::Sequences(300));
         assert!(peak as u64 <= limit_with, "{number}: {peak} of {limit} bytes, divided, {:?}", report.memory);
         assert!(report.divided > 0 || limit > 4_000_000, "{number}: {:?}", report.memory);
         batches += report.steps;

@@ -52,7 +52,8 @@ fn is_own_process(test: &str) -> bool {
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command.args(["--exact", test, "--nocapture"]).env(ALONE, "1").output().unwrap();
-    let [out, err] = [output.stdout, output.stderr].map(|of| String::from_utf8_lossy(&of).into_owned());
+    let [out, err] =
+        [output.stdout, output.stderr].map(|stream| String::from_utf8_lossy(&stream).into_owned());
     assert!(output.status.success() && out.contains("1 passed"), "{out}\n{err}");
     println!("{out}\n{err}");
     false

@@ -85,10 +85,10 @@ impl Bench {
         // Early stopping is switched off, since it would end the measurement.
         config.training.patience = 0;
         config.check().usage()?;
-        let Preparation { trainer, train, dev, held_out, said, name, .. } = prepare(&config).usage()?;
+        let Preparation { trainer, train, dev, held_out, messages, name, .. } = prepare(&config).usage()?;
         let console = self.console;
         if !console.quiet {
-            said.iter().for_each(terminal::say);
+            messages.iter().for_each(terminal::say);
         }
         let trainer = if config.run.memory.is_none() { memory::limited(trainer) } else { trainer };
         let mut trainer = trainer.progress(Progress::Quiet);
@@ -112,7 +112,7 @@ impl Bench {
         let profile = trainer.take_profile();
         let tokens_per_s = Measured::of(rounds.iter().map(|round| round.tokens_per_s).collect());
         let [tokens, padded] = [|r: &Report| r.tokens, |r: &Report| r.padded]
-            .map(|of| rounds.iter().map(of).sum::<u64>() as f64);
+            .map(|total| rounds.iter().map(total).sum::<u64>() as f64);
         let more = 100.0 * (padded / tokens.max(1.0) - 1.0);
 
         let last = rounds.iter().max_by_key(|round| round.memory.total());
@@ -130,17 +130,17 @@ impl Bench {
         let rates = Rates::of(threads);
         let entries = profile.map(|profile| profile.entries).unwrap_or_default();
         let whole: Duration = entries.iter().map(|entry| entry.time).sum();
-        let of = |entry: &Entry| {
+        let total = |entry: &Entry| {
             let share = entry.time.as_secs_f64() / whole.as_secs_f64().max(f64::MIN_POSITIVE);
             let bound = entry.bound(&rates).map_or_else(String::new, |bound| bound.to_string());
             (entry.operator.clone(), share, bound)
         };
-        let operators: Vec<(String, f64, String)> = entries.iter().take(NAMED).map(of).collect();
+        let operators: Vec<(String, f64, String)> = entries.iter().take(NAMED).map(total).collect();
         console.object(|| {
             let named = |(name, share, bound): &(String, f64, String)| {
                 json!({"operator": name, "share": share, "bound": bound})
             };
-            let measured = |of: &Option<Measured>| of.as_ref().map(Measured::json);
+            let measured = |total: &Option<Measured>| total.as_ref().map(Measured::json);
             json!({
                 "task": config.run.task.name(), "dataset": name, "threads": threads,
                 "products": unit.to_string(), "instructions": unit.instructions(),

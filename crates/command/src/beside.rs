@@ -63,9 +63,9 @@ pub(crate) fn settings(configs: &[&Config]) -> Vec<(String, Vec<String>)> {
     let keys = configs.iter().flat_map(|config| Config::keys(config.run.task)).map(|key| key.to_string());
     let keys = distinct(keys.filter(|key| key != "data.test"));
     let values = |key: String| {
-        let of =
+        let shown =
             |config: &&Config| config.get(&key).map_or_else(|| "–".to_owned(), |value| value.to_string());
-        let values: Vec<String> = configs.iter().map(of).collect();
+        let values: Vec<String> = configs.iter().map(shown).collect();
         let equal = values.iter().all(|value| Some(value) == values.first());
         (!equal).then_some((key, values))
     };
@@ -132,7 +132,7 @@ fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
             bad(format!("{}:{number}: expected the metrics of an epoch, got {got}", path.display()))
         };
         match serde_json::from_str(line) {
-            Ok(of) => epoch(&of).map_or_else(|| wrong(line), Ok),
+            Ok(event) => epoch(&event).map_or_else(|| wrong(line), Ok),
             Err(e) => wrong(&e.to_string()),
         }
     };
@@ -141,18 +141,18 @@ fn epochs(path: &Path) -> Outcome<Vec<Epoch>> {
     Ok(epochs)
 }
 
-fn epoch(of: &Value) -> Option<Epoch> {
+fn epoch(event: &Value) -> Option<Epoch> {
     // The file has null for NaN and infinity, which JSON cannot represent.
     let numbers = |name: &str| -> Option<Vec<(String, f64)>> {
-        let all = of.get(name)?.as_object()?;
+        let all = event.get(name)?.as_object()?;
         Some(all.iter().map(|(name, value)| (name.clone(), value.as_f64().unwrap_or(f64::NAN))).collect())
     };
     Some(Epoch {
-        epoch: of.get("epoch")?.as_u64()?,
-        step: of.get("step")?.as_u64()?,
-        rate: of.get("rate").and_then(Value::as_f64),
+        epoch: event.get("epoch")?.as_u64()?,
+        step: event.get("step")?.as_u64()?,
+        rate: event.get("rate").and_then(Value::as_f64),
         train: numbers("train")?,
         dev: numbers("dev")?,
-        best: of.get("best")?.as_bool()?,
+        best: event.get("best")?.as_bool()?,
     })
 }

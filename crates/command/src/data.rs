@@ -71,8 +71,11 @@ impl Texts {
         let mut config = if self.path.ends_with(".toml") {
             let config = Config::load(path_of_text(&self.path)).usage()?;
             if let Some(task) = self.task.filter(|task| *task != config.run.task) {
-                let (of, task) = (config.run.task.name(), task.name());
-                return bad(format!("--task: expected `{of}`, the task of `{}`, got `{task}`", self.path));
+                let (trained_task, task) = (config.run.task.name(), task.name());
+                return bad(format!(
+                    "--task: expected `{trained_task}`, the task of `{}`, got `{task}`",
+                    self.path
+                ));
             }
             config
         } else {
@@ -105,7 +108,7 @@ impl Data {
 
 fn check(texts: &Texts) -> Outcome<()> {
     let config = texts.config()?;
-    let Preview { said: shown, how, records, .. } = preview(&config).usage()?;
+    let Preview { messages: shown, how, records, .. } = preview(&config).usage()?;
     let how: Value = serde_json::from_str(&how).unwrap_or_default();
     let console = texts.console;
     // The command shows the parsed records even if they are too few for a training.
@@ -126,7 +129,7 @@ fn check(texts: &Texts) -> Outcome<()> {
         Some(more) => Some(more.strip_prefix("; ").unwrap_or(line).to_owned()),
         None => Some(line.clone()),
     };
-    let said: Vec<String> = prepared.said.iter().filter_map(new).collect();
+    let messages: Vec<String> = prepared.messages.iter().filter_map(new).collect();
     let skipped: Vec<Value> = prepared.skipped.iter().map(skip_json).collect();
     let largest = LargestStep::of(prepared, &config).usage()?;
     console.object(|| {
@@ -135,11 +138,11 @@ fn check(texts: &Texts) -> Outcome<()> {
             "dataset": dataset, "texts": count, "held_out": held_out,
             "labels": counts(&classes, "label"), "tags": counts(&classes, "tag"),
             "read_as": how, "records": records, "skipped": skipped, "memory": largest.json(),
-            "warnings": said.iter().filter(is_warning).collect::<Vec<_>>(),
+            "warnings": messages.iter().filter(is_warning).collect::<Vec<_>>(),
             "too_few": too_few.as_ref().map(plain),
         })
     })?;
-    said.into_iter().try_for_each(|line| console.more(line))?;
+    messages.into_iter().try_for_each(|line| console.more(line))?;
     if !console.quiet {
         let tables = tables(&classes, [count, held_out], divided, CLASSES);
         tables.iter().try_for_each(|table| table.print(console))?;
@@ -148,7 +151,7 @@ fn check(texts: &Texts) -> Outcome<()> {
     if let Some(e) = too_few {
         return console.result(format!("the records can be read, but a training needs more: {}", plain(&e)));
     }
-    let doubt = shown.is_some_and(|said| said.contains("if it is a header"));
+    let doubt = shown.is_some_and(|messages| messages.contains("if it is a header"));
     console.result(if doubt {
         "the data is valid if the first line is a record, not a header"
     } else {
@@ -245,8 +248,8 @@ fn classes(prepared: &Preparation) -> Vec<ClassCount> {
 
 /// Returns the counts of the labels or of the tags as JSON; held-out texts are included.
 fn counts(classes: &[ClassCount], what: &str) -> Value {
-    let of = classes.iter().filter(|class| class.held_out.what == what);
-    of.map(|of| (of.held_out.name.clone(), of.train + of.held_out.count)).collect()
+    let counted = classes.iter().filter(|class| class.held_out.what == what);
+    counted.map(|counted| (counted.held_out.name.clone(), counted.train + counted.held_out.count)).collect()
 }
 
 /// Returns a table of the labels and a table of the tags, each with at most `most` rows, the most frequent ones first.
@@ -257,12 +260,13 @@ fn tables(classes: &[ClassCount], [train, held_out]: [usize; 2], divided: bool, 
     };
     let mut tables = Vec::new();
     for what in ["label", "tag"] {
-        let mut of: Vec<&ClassCount> = classes.iter().filter(|class| class.held_out.what == what).collect();
-        if of.is_empty() {
+        let mut counted: Vec<&ClassCount> =
+            classes.iter().filter(|class| class.held_out.what == what).collect();
+        if counted.is_empty() {
             continue;
         }
-        if of.len() > most {
-            of.sort_by_key(|class| std::cmp::Reverse(class.train + class.held_out.count));
+        if counted.len() > most {
+            counted.sort_by_key(|class| std::cmp::Reverse(class.train + class.held_out.count));
         }
         let columns = if divided { &[what, "training", "held out"][..] } else { &[what, "training"] };
         let mut table = Table::new(&format!("{what}s of {texts} texts{held}:"), columns);
@@ -270,9 +274,9 @@ fn tables(classes: &[ClassCount], [train, held_out]: [usize; 2], divided: bool, 
             let counts = [class.train, class.held_out.count].map(|count| count.to_string());
             [terminal::shown(&class.held_out.name)].into_iter().chain(counts).take(columns.len()).collect()
         };
-        table.rows = of.iter().take(most).map(row).collect();
-        if of.len() > most {
-            table.notes.push(format!("{} more", of.len() - most));
+        table.rows = counted.iter().take(most).map(row).collect();
+        if counted.len() > most {
+            table.notes.push(format!("{} more", counted.len() - most));
         }
         tables.push(table);
     }
@@ -282,7 +286,7 @@ fn tables(classes: &[ClassCount], [train, held_out]: [usize; 2], divided: bool, 
 fn stats(texts: &Texts) -> Outcome<()> {
     let prepared = texts.read()?;
     let classes = classes(&prepared);
-    let Preparation { said, mut lengths, name, train, coverage, held_out, .. } = prepared;
+    let Preparation { messages, mut lengths, name, train, coverage, held_out, .. } = prepared;
     let (mut tokens, mut padded, mut characters) = (0, 0, None);
     for batch in train.batches(Some(0), 0)? {
         let batch = batch?;
@@ -306,7 +310,7 @@ fn stats(texts: &Texts) -> Outcome<()> {
             "labels": counts(&classes, "label"), "tags": counts(&classes, "tag"),
         })
     })?;
-    said.iter().try_for_each(|line| console.more(line))?;
+    messages.iter().try_for_each(|line| console.more(line))?;
     if !lengths.is_empty() {
         let [low, high, middle, most] = [0.0, 1.0, 0.5, 0.95].map(at);
         console.result(format!(

@@ -74,17 +74,18 @@ impl Eval {
             false => runs.into_iter().map(named).collect::<Outcome<_>>()?,
         };
         let runs: Vec<Run> = models.into_iter().map(load).collect::<Outcome<_>>()?;
-        let said = format!("interrupted while scoring `{data}`: no scores are printed");
+        let message = format!("interrupted while scoring `{data}`: no scores are printed");
         match &runs[..] {
             [Run { config, model, .. }] => {
-                let scored = until_signal(&said, || Ok(()), || scores(config, model))?.usage()?;
+                let scored = until_signal(&message, || Ok(()), || scores(config, model))?.usage()?;
                 show::say(&scored, console);
                 show::print(&scored, console)?;
                 console.object(|| show::object(&data, &scored))?;
             }
             _ => {
-                let of: Vec<(&Config, &Model)> = runs.iter().map(|run| (&run.config, &run.model)).collect();
-                let compared = until_signal(&said, || Ok(()), || compare(&of))?.usage()?;
+                let pairs: Vec<(&Config, &Model)> =
+                    runs.iter().map(|run| (&run.config, &run.model)).collect();
+                let compared = until_signal(&message, || Ok(()), || compare(&pairs))?.usage()?;
                 side_by_side(&runs, &compared, console)?;
                 console.object(|| several(&data, &runs, &compared))?;
             }
@@ -100,20 +101,24 @@ fn settings(runs: &[Run]) -> Vec<(String, Vec<String>)> {
 fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> Outcome<()> {
     let ModelComparison { scored, against_first, .. } = compared;
     // The lines about the test file are printed once if they are equal for all models.
-    for (at, of) in scored.iter().enumerate() {
-        if at == 0 || scored.first().is_some_and(|first| first.said != of.said || first.unseen != of.unseen) {
-            show::say(of, console);
+    for (at, each) in scored.iter().enumerate() {
+        if at == 0
+            || scored
+                .first()
+                .is_some_and(|first| first.messages != each.messages || first.unseen != each.unseen)
+        {
+            show::say(each, console);
         }
     }
-    let head = |of: &str| {
-        let mut head = Table::new("", &[of]);
+    let head = |each: &str| {
+        let mut head = Table::new("", &[each]);
         head.head.extend(runs.iter().map(|run| terminal::shown(&run.name)));
         head
     };
     let mut figures = head("score");
-    for name in show::distinct(scored.iter().flat_map(|of| &of.figures).map(|figure| &figure.name)) {
+    for name in show::distinct(scored.iter().flat_map(|each| &each.figures).map(|figure| &figure.name)) {
         let mut row = vec![show::named(name).to_owned()];
-        row.extend(scored.iter().map(|of| match of.figures.iter().find(|figure| figure.name == *name) {
+        row.extend(scored.iter().map(|each| match each.figures.iter().find(|figure| figure.name == *name) {
             Some(Figure { unit, value, interval, .. }) => {
                 let interval = interval.map(|_| format!(" ({})", show::interval(*unit, *interval)));
                 show::shown(*unit, *value) + &interval.unwrap_or_default()
@@ -123,7 +128,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
         figures.rows.push(row);
     }
     figures.notes.push("in brackets: 95 % intervals".to_owned());
-    let mut notes: Vec<&String> = scored.iter().flat_map(|of| &of.notes).collect();
+    let mut notes: Vec<&String> = scored.iter().flat_map(|each| &each.notes).collect();
     notes.sort();
     notes.dedup();
     figures.notes.extend(notes.into_iter().cloned());
@@ -157,7 +162,7 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
             console.more("")?;
             for (name, line) in lines {
                 let blanks = " ".repeat(width - terminal::width(name));
-                console.more(format!("  {name}{blanks}  {}", terminal::cut(line, TEXT)))?;
+                console.more(format!("  {name}{blanks}  {}", terminal::shortened(line, TEXT)))?;
             }
         }
     }
@@ -166,9 +171,10 @@ fn side_by_side(runs: &[Run], compared: &ModelComparison, console: Console) -> O
 
 /// Adds one row per count (texts, tokens, unknown tokens) to a table that has one column per run.
 fn counts(mut table: Table, scored: &[Evaluation]) -> Table {
-    for name in show::distinct(scored.iter().flat_map(|of| &of.counts).map(|(name, _)| *name)) {
-        let count = |of: &Evaluation| of.counts.iter().find(|(of, _)| *of == name).map(|(_, count)| *count);
-        let cells = scored.iter().map(|of| count(of).map_or_else(|| "–".to_owned(), |n| n.to_string()));
+    for name in show::distinct(scored.iter().flat_map(|one| &one.counts).map(|(name, _)| *name)) {
+        let count =
+            |one: &Evaluation| one.counts.iter().find(|(one, _)| *one == name).map(|(_, count)| *count);
+        let cells = scored.iter().map(|one| count(one).map_or_else(|| "–".to_owned(), |n| n.to_string()));
         table.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
     }
     table
@@ -179,17 +185,17 @@ fn several(
     runs: &[Run],
     ModelComparison { scored, against_first, .. }: &ModelComparison,
 ) -> Value {
-    let run = |(run, of): (&Run, _)| {
-        let mut object = show::object(data, of);
+    let run = |(run, one): (&Run, _)| {
+        let mut object = show::object(data, one);
         object["run"] = run.name.as_str().into();
         object
     };
     let first = runs.first().map(|run| &run.name);
-    let text = |of: &Disagreement| json!({"text": of.text, "truth": of.truth, "found": of.found});
-    let against = |(run, of): (&Run, &ModelDifference)| {
+    let text = |one: &Disagreement| json!({"text": one.text, "truth": one.truth, "found": one.found});
+    let against = |(run, one): (&Run, &ModelDifference)| {
         json!({
-            "run": run.name, "against": first, "p_value": of.p_value, "method": METHOD, "differ": of.differ,
-            "texts": of.texts.iter().map(text).collect::<Value>(),
+            "run": run.name, "against": first, "p_value": one.p_value, "method": METHOD, "differ": one.differ,
+            "texts": one.texts.iter().map(text).collect::<Value>(),
         })
     };
     json!({

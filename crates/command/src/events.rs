@@ -99,11 +99,11 @@ fn since_1970() -> Duration {
 
 /// Returns the name of the machine, without characters that are not allowed in file names.
 fn host() -> String {
-    let told = fs::read_to_string("/proc/sys/kernel/hostname").ok();
-    let told =
-        told.or_else(|| ["HOSTNAME", "COMPUTERNAME"].into_iter().find_map(|name| std::env::var(name).ok()));
+    let known = fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let known =
+        known.or_else(|| ["HOSTNAME", "COMPUTERNAME"].into_iter().find_map(|name| std::env::var(name).ok()));
     let allowed = |c: &char| c.is_ascii_alphanumeric() || *c == '-' || *c == '_';
-    let name: String = told.unwrap_or_default().chars().filter(allowed).take(64).collect();
+    let name: String = known.unwrap_or_default().chars().filter(allowed).take(64).collect();
     if name.is_empty() { "localhost".into() } else { name }
 }
 

@@ -70,13 +70,13 @@ impl TrainingFacts {
         ];
         facts.extend(report.best.map(|best| ("best epoch".to_owned(), best.epoch.to_string())));
         facts.extend(ranks::shares(report).map(|shares| ("processes".to_owned(), shares)));
-        let epoch = |of: &unpadded::checkpoint::EpochScores| Epoch {
-            epoch: of.epoch,
-            step: of.step,
-            rate: of.rate,
-            train: of.train.clone(),
-            dev: of.dev.clone(),
-            best: report.best.is_some_and(|best| best.epoch == of.epoch),
+        let epoch = |value: &unpadded::checkpoint::EpochScores| Epoch {
+            epoch: value.epoch,
+            step: value.step,
+            rate: value.rate,
+            train: value.train.clone(),
+            dev: value.dev.clone(),
+            best: report.best.is_some_and(|best| best.epoch == value.epoch),
         };
         Page {
             title: format!("{task}: {name}"),
@@ -107,14 +107,18 @@ impl ScoredTraining {
         let cases = &held_out.cases[..];
         let truth = cases.first().map(|case| &case.truth);
         if !lengths.is_empty() {
-            let of = match truth {
+            let value = match truth {
                 Some(Truth::Tags(..)) => ["training texts", "words"],
                 _ if model.tokenizer().is_none() => ["training rows", "features"],
                 Some(Truth::Texts(_)) => ["source texts of the training", "tokens"],
                 _ => ["training texts", "tokens"],
             };
-            page.lengths =
-                Some(Lengths { of, lengths: lengths.clone(), tokens: report.tokens, padded: report.padded });
+            page.lengths = Some(Lengths {
+                of: value,
+                lengths: lengths.clone(),
+                tokens: report.tokens,
+                padded: report.padded,
+            });
         }
         let most = match truth {
             Some(Truth::Label(_) | Truth::Labels(_) | Truth::Number(_) | Truth::Tags(..)) => cases.len(),
@@ -128,7 +132,7 @@ impl ScoredTraining {
         page.held = self.held.as_ref().map(|(_, object)| TestScores::of(object)).transpose()?;
         if page.tested.is_none() && page.held.is_none() {
             let errors = errors(model, asked, &answers);
-            page.errors = errors.map(|of| Errors::of(&by_length(&of))).transpose()?;
+            page.errors = errors.map(|value| Errors::of(&by_length(&value))).transpose()?;
         }
         let examples = asked.iter().zip(&answers).filter_map(|(case, answer)| example(case, answer));
         page.examples = examples.take(SHOWN).collect();
@@ -179,7 +183,7 @@ fn errors(model: &Model, cases: &[Case], answers: &[Answer]) -> Option<ByLength>
     for (case, answer) in cases.iter().zip(answers) {
         let (Truth::Texts(truths), Answer::Text(text)) = (&case.truth, answer) else { return None };
         let length = match model.tokenizer() {
-            Some(cut) => cut.tokens(&case.text).count(),
+            Some(tokenizer) => tokenizer.tokens(&case.text).count(),
             None => case.text.split_whitespace().count(),
         };
         let truths: Vec<&str> = truths.iter().map(String::as_str).collect();
@@ -264,11 +268,11 @@ fn mistakes(
     let wrong = |(case, answer)| Some((case, mistake(case, answer, &page.thresholds)?));
     let mut wrong: Vec<(&Case, (f64, Mistake))> = cases.iter().zip(answers).filter_map(wrong).collect();
     wrong.sort_by(|(_, (a, _)), (_, (b, _))| b.total_cmp(a));
-    let of = format!("{} of {} held-out texts", wrong.len(), cases.len());
+    let head = format!("{} of {} held-out texts", wrong.len(), cases.len());
     page.mistakes_of = match cases.first().map(|case| &case.truth) {
-        Some(Truth::Label(_)) => of + " have a wrong label; the most probable wrong labels are first.",
+        Some(Truth::Label(_)) => head + " have a wrong label; the most probable wrong labels are first.",
         Some(Truth::Labels(_)) => {
-            of + " have a wrong or a missing label; the probabilities farthest from the threshold are first."
+            head + " have a wrong or a missing label; the probabilities farthest from the threshold are first."
         }
         _ => "The held-out texts with the largest differences between prediction and truth.".to_owned(),
     };
@@ -298,14 +302,14 @@ fn mistakes(
 
 /// Returns a wrong answer with the size of its error, by which errors are sorted; `None` for a right answer.
 fn mistake(case: &Case, answer: &Answer, thresholds: &[(String, f64)]) -> Option<(f64, Mistake)> {
-    let of = |size: f64, shown: String, [truth, predicted]: [String; 2]| {
+    let build = |size: f64, shown: String, [truth, predicted]: [String; 2]| {
         (size, Mistake { truth, predicted, size: shown, ..Mistake::default() })
     };
     let percent = |p: f64| format!("{:.1} %", 100.0 * p);
     match (&case.truth, answer) {
         (Truth::Label(truth), Answer::Label { label, probability, .. }) if truth != label => {
             let p = f64::from(*probability);
-            Some(of(p, format!("at {}", percent(p)), [truth.clone(), label.clone()]))
+            Some(build(p, format!("at {}", percent(p)), [truth.clone(), label.clone()]))
         }
         (Truth::Labels(truth), Answer::Labels { labels, all, .. }) => {
             let wrong = |label: &String| truth.contains(label) != labels.contains(label);
@@ -320,13 +324,14 @@ fn mistake(case: &Case, answer: &Answer, thresholds: &[(String, f64)]) -> Option
                     truth.iter().find(|label| !labels.contains(label)).map(|label| format!("(no {label})"))?
                 }
             };
-            let named = |of: &[String]| if of.is_empty() { "no label".to_owned() } else { of.join(", ") };
-            Some(of(far.as_ref().map_or(1.0, size), shown, [named(truth), named(labels)]))
+            let named =
+                |build: &[String]| if build.is_empty() { "no label".to_owned() } else { build.join(", ") };
+            Some(build(far.as_ref().map_or(1.0, size), shown, [named(truth), named(labels)]))
         }
         (Truth::Number(truth), Answer::Number(number)) => {
             let size = (f64::from(*number) - truth).abs();
             let [size_shown, truth, number] = [size, *truth, f64::from(*number)].map(report::number);
-            (size > 0.0).then(|| of(size, format!("(off by {size_shown})"), [truth, number]))
+            (size > 0.0).then(|| build(size, format!("(off by {size_shown})"), [truth, number]))
         }
         _ => None,
     }

@@ -52,13 +52,13 @@ fn optimizer(checkpoint: &Checkpoint) -> (Vec<(&str, usize)>, usize) {
     (kinds, sizes.sum())
 }
 
-/// Describes matrix products that are not all in f32: of the training `of`, and of the checkpoint that predicts.
-fn precision(of: &Checkpoint, checkpoint: &Checkpoint) -> Option<String> {
+/// Describes matrix products that are not all in f32: of the training `trained`, and of the checkpoint that predicts.
+fn precision(trained: &Checkpoint, checkpoint: &Checkpoint) -> Option<String> {
     let coded = checkpoint.tensors.iter().filter(|(_, value)| value.dtype() == DType::I8).count();
     let mut ops = checkpoint.program.ops();
     let multiplies = ops.any(|op| op.kind == "int8_linear");
     let weights = format!("{coded} weights and tables are 8-bit integers");
-    match (coded, multiplies, of.program.unit) {
+    match (coded, multiplies, trained.program.unit) {
         (1.., true, _) => Some(format!("{weights}; matrix products in {} on this CPU", int8_unit())),
         (1.., false, _) => Some(weights),
         (0, _, MatrixUnit::F32) => None,
@@ -98,7 +98,7 @@ impl Inspect {
         // A checkpoint for inference has no history of epochs; in a run folder, the training checkpoint has it.
         let beside = super::run::last(&self.which.path);
         let training = if beside.is_file() { Some(Checkpoint::load(beside)?) } else { None };
-        let of = training.as_ref().unwrap_or(&checkpoint);
+        let trained = training.as_ref().unwrap_or(&checkpoint);
         let sized = |id| {
             let name = checkpoint.program.var(id).name.as_str();
             let shape = checkpoint.tensors.get(name)?.shape();
@@ -107,21 +107,22 @@ impl Inspect {
         let sizes: Vec<(&str, Vec<usize>, usize)> =
             checkpoint.program.parameters().filter_map(sized).collect();
         let parameters: usize = sizes.iter().map(|(.., size)| size).sum();
-        let (updates, states) = optimizer(of);
+        let (updates, states) = optimizer(trained);
         let feeds = checkpoint.program.vars().filter(|(_, var)| var.role == VarRole::Feed);
         let inputs: Vec<String> = feeds.map(|(_, var)| var.name.clone()).collect();
-        let precision = precision(of, &checkpoint);
+        let precision = precision(trained, &checkpoint);
         if console.json {
-            let memory = MemoryUse::of_program(&of.program);
+            let memory = MemoryUse::of_program(&trained.program);
             let tensors: Value = sizes.iter().map(|(name, shape, _)| (*name, shape.clone())).collect();
-            let vocabularies = checkpoint.vocabularies.iter().map(|(name, of)| (name.clone(), of.len()));
-            let curve = of.history.iter().map(|epoch| epoch.dev.iter().cloned().collect::<Value>());
+            let vocabularies =
+                checkpoint.vocabularies.iter().map(|(name, trained)| (name.clone(), trained.len()));
+            let curve = trained.history.iter().map(|epoch| epoch.dev.iter().cloned().collect::<Value>());
             terminal::print(json!({
                 "task": checkpoint.notes.get("task"), "parameters": parameters, "tensors": tensors,
                 "precision": precision, "optimizer": updates.iter().map(|(kind, _)| *kind).collect::<Value>(),
                 "optimizer_state": states, "parameter_bytes": memory.parameters, "state_bytes": memory.state,
                 "vocabularies": vocabularies.collect::<Value>(),
-                "epochs": of.position.epoch, "steps": of.position.step, "inputs": inputs,
+                "epochs": trained.position.epoch, "steps": trained.position.step, "inputs": inputs,
                 "curve": curve.collect::<Value>(), "outputs": checkpoint.outputs.keys().collect::<Vec<_>>(),
             }))?;
             return Ok(Ending::Done);
@@ -132,7 +133,7 @@ impl Inspect {
         let purpose = if predicts { "to predict with" } else { "a whole training" };
         terminal::print(format!("{task}, {purpose}"))?;
         let operators: usize = checkpoint.program.blocks().map(|(_, block)| block.ops.len()).sum();
-        let memory = MemoryUse::of_program(&of.program);
+        let memory = MemoryUse::of_program(&trained.program);
         let [model, state] = [memory.parameters, memory.state].map(megabytes);
         terminal::print(format!("memory: parameters {model}, optimizer {state}; a batch takes more"))?;
         if let Some(precision) = &precision {
@@ -163,11 +164,14 @@ impl Inspect {
         let line = |names: Vec<String>| terminal::shown(&names.join(", "));
         terminal::print(format!("inputs: {}", line(inputs)))?;
         terminal::print(format!("outputs: {}", line(checkpoint.outputs.keys().cloned().collect())))?;
-        if of.position.step > 0 {
-            terminal::print(format!("trained: {} epochs, {} steps", of.position.epoch, of.position.step))?;
+        if trained.position.step > 0 {
+            terminal::print(format!(
+                "trained: {} epochs, {} steps",
+                trained.position.epoch, trained.position.step
+            ))?;
         }
-        for (name, _) in of.history.first().into_iter().flat_map(|epoch| &epoch.dev) {
-            let curve: Vec<f64> = of.history.iter().filter_map(|epoch| epoch.dev(name)).collect();
+        for (name, _) in trained.history.first().into_iter().flat_map(|epoch| &epoch.dev) {
+            let curve: Vec<f64> = trained.history.iter().filter_map(|epoch| epoch.dev(name)).collect();
             let [first, last] = [curve.first(), curve.last()].map(|x| x.copied().unwrap_or(f64::NAN));
             terminal::print(format!("held-out {name}: {} {first:.4} to {last:.4}", sparkline(&curve)))?;
         }

@@ -46,9 +46,9 @@ impl Drop for Interrupts {
     }
 }
 
-/// Returns the result of `work`, in a thread of its own. A signal prints `said`, calls `end`, and exits with 128 plus its number.
+/// Returns the result of `work`, in a thread of its own. A signal prints `message`, calls `end`, and exits with 128 plus its number.
 pub(super) fn until_signal<T: Send>(
-    said: &str,
+    message: &str,
     end: impl FnOnce() -> Outcome<()>,
     work: impl FnOnce() -> T + Send,
 ) -> Outcome<T> {
@@ -65,9 +65,9 @@ pub(super) fn until_signal<T: Send>(
             let works = ended.recv_timeout(EACH) == Err(RecvTimeoutError::Timeout);
             // A signal since the last look is reported even if the work has ended.
             if let Some(signal) = interrupts.signal() {
-                terminal::say(said);
+                terminal::say(message);
                 if let Err(e) = end() {
-                    terminal::say(format!("warning: the report is not written: {}", outcome::said(&*e)));
+                    terminal::say(format!("warning: the report is not written: {}", outcome::message(&*e)));
                 }
                 std::process::exit(128 + i32::from(signal));
             }

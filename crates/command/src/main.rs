@@ -152,18 +152,21 @@ fn main() -> ExitCode {
             if !rank.is_empty() && !error.use_stderr() {
                 return ExitCode::SUCCESS;
             }
-            let said = error.render().to_string();
+            let message = error.render().to_string();
             // The message is escaped here: arguments may be file names, and clap prints arguments unescaped.
-            if Printable(&said).to_string() == said {
+            if Printable(&message).to_string() == message {
                 return match error.print() {
                     Err(e) if !error.use_stderr() && e.kind() != std::io::ErrorKind::BrokenPipe => {
-                        say(format!("error: {}", outcome::said(&*outcome::unwritten("standard output", &e))));
+                        say(format!(
+                            "error: {}",
+                            outcome::message(&*outcome::unwritten("standard output", &e))
+                        ));
                         ExitCode::FAILURE
                     }
                     _ => ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2)),
                 };
             }
-            say(said.trim_end());
+            say(message.trim_end());
             return ExitCode::from(2);
         }
     };
@@ -177,7 +180,7 @@ fn main() -> ExitCode {
         Ok(Ending::Signal(signal)) => ExitCode::from(128 + signal),
         Err(error) => {
             let asked = error.downcast_ref::<BadInput>().is_some();
-            say(format!("{}error: {}", ranks::before_error(), outcome::said(&*error)));
+            say(format!("{}error: {}", ranks::before_error(), outcome::message(&*error)));
             ExitCode::from(if asked { 2 } else { 1 })
         }
     }

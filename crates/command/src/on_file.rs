@@ -34,7 +34,8 @@ impl OnFile<'_> {
     pub(super) fn run(&self) -> Outcome<Ending> {
         let opened = self.model.questions(self.config, self.path).map_err(|e| self.advised(e));
         let (mut questions, added) = opened.usage()?;
-        let parquet = self.output.is_some_and(|path| path.extension().is_some_and(|of| of == "parquet"));
+        let parquet =
+            self.output.is_some_and(|path| path.extension().is_some_and(|extension| extension == "parquet"));
         match (questions.has_lines(), self.output) {
             (true, Some(path)) if parquet => {
                 let name = path.display();

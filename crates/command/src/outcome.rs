@@ -80,7 +80,7 @@ impl<T> UsageError<T> for unpadded::Result<T> {
 }
 
 /// Returns the message of an error for the user.
-pub(crate) fn said(error: &(dyn std::error::Error + 'static)) -> String {
+pub(crate) fn message(error: &(dyn std::error::Error + 'static)) -> String {
     error.downcast_ref::<unpadded::Error>().map_or_else(|| error.to_string(), plain)
 }
 

@@ -14,7 +14,7 @@ use super::terminal;
 const PACKED: [&str; 6] = ["gz", "zip", "zst", "bz2", "xz", "lz4"];
 
 fn ending(path: &Path) -> String {
-    path.extension().map(|of| of.to_string_lossy().to_lowercase()).unwrap_or_default()
+    path.extension().map(|extension| extension.to_string_lossy().to_lowercase()).unwrap_or_default()
 }
 
 /// Returns an error if the extension of the output path belongs to a format that differs from the format of the answers.

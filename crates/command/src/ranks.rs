@@ -127,12 +127,12 @@ pub(super) fn shares(report: &Report) -> Option<String> {
         return None;
     }
     let steps = report.steps - report.resumed.as_ref().map_or(0, |from| from.step.min(report.steps));
-    let of = |value: &dyn Fn(&Process) -> f64| processes.iter().map(value).collect::<Vec<_>>();
+    let values = |value: &dyn Fn(&Process) -> f64| processes.iter().map(value).collect::<Vec<_>>();
     let tokens = processes.iter().map(|process| process.tokens).sum::<u64>().max(1) as f64;
     let percent = |x: f64| format!("{:.0} %", 100.0 * x);
-    let waited = span(&of(&|process| process.waited / process.seconds.max(1e-9)), percent);
-    let sent = span(&of(&|process| process.sent as f64 / steps.max(1) as f64), size);
-    let computed = span(&of(&|process| process.tokens as f64 / tokens), percent);
+    let waited = span(&values(&|process| process.waited / process.seconds.max(1e-9)), percent);
+    let sent = span(&values(&|process| process.sent as f64 / steps.max(1) as f64), size);
+    let computed = span(&values(&|process| process.tokens as f64 / tokens), percent);
     Some(format!(
         "{} processes: waited {waited} of the time, sent {sent} per step each, computed {computed} of the tokens",
         processes.len()

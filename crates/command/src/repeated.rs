@@ -149,10 +149,10 @@ impl RepeatedTraining {
         if !self.console.quiet {
             terminal::say(format!("folder of the runs: {}", text_of_path(&self.path)));
         }
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         for number in 1..=self.count {
             let (config, name) = self.of(number)?;
-            if let Some(known) = ended.iter().find(|of| of["run"] == *name) {
+            if let Some(known) = ended.iter().find(|run| run["run"] == *name) {
                 self.console.result(self.line(number, &config, known))?;
                 continue;
             }
@@ -162,8 +162,8 @@ impl RepeatedTraining {
             };
             if !self.console.quiet {
                 // Most lines are the same for each run: of the later runs, only lines that differ from the run before.
-                prepared.said.iter().filter(|line| !said.contains(*line)).for_each(terminal::say);
-                said.clone_from(&prepared.said);
+                prepared.messages.iter().filter(|line| !messages.contains(*line)).for_each(terminal::say);
+                messages.clone_from(&prepared.messages);
                 terminal::say(format!("{one} {number} of {} {several}: {name}", self.count));
             }
             let Some(figures) = self.train(&config, &name, prepared)? else {
@@ -217,7 +217,7 @@ impl RepeatedTraining {
     }
 
     fn object(&self, ended: &[Value]) -> Value {
-        let known = |name: &str| ended.first().map(|of| &of[name]);
+        let known = |name: &str| ended.first().map(|run| &run[name]);
         let mut object = json!({
             "task": self.config.run.task.name(), "dataset": known("dataset"), "metric": known("metric"),
             (self.kind.names[1]): self.count,
@@ -234,15 +234,15 @@ impl RepeatedTraining {
     fn conclude(&self, ended: &[Value]) -> Outcome<Ending> {
         let (console, several) = (self.console, self.kind.names[1]);
         console.more("")?;
-        for (of, name) in [("held-out", "value"), ("test", "test")] {
+        for (part, name) in [("held-out", "value"), ("test", "test")] {
             let (Some(spread), Some(first)) = (Spread::of(ended, name), ended.first()) else { continue };
             let metric = first["metric"].as_str().unwrap_or_default();
             let (shown, unit, count) = (spread.shown(), unit(first), spread.count);
             console.result(format!(
-                "{of} {metric}: {shown}{unit}, mean and standard deviation of {count} {several}"
+                "{part} {metric}: {shown}{unit}, mean and standard deviation of {count} {several}"
             ))?;
         }
-        let first = ended.first().and_then(|of| of["run"].as_str()).unwrap_or_default();
+        let first = ended.first().and_then(|part| part["run"].as_str()).unwrap_or_default();
         console.more(format!(
             "\nask one:  unpadded predict {}\nask all:  unpadded predict --ensemble {}",
             word(self.path.join(first)),
@@ -271,7 +271,7 @@ struct Spread {
 impl Spread {
     /// Computes the mean and the deviation of the score with the given name; `None` if a training lacks this score.
     fn of(ended: &[Value], name: &str) -> Option<Self> {
-        let values: Vec<f64> = ended.iter().map(|of| of[name].as_f64()).collect::<Option<_>>()?;
+        let values: Vec<f64> = ended.iter().map(|run| run[name].as_f64()).collect::<Option<_>>()?;
         (!values.is_empty()).then(|| {
             let (count, n) = (values.len(), values.len() as f64);
             let mean = values.iter().sum::<f64>() / n;
@@ -295,10 +295,10 @@ mod tests {
 
     #[test]
     fn a_deviation_is_that_of_a_sample() {
-        let of = |values: &[f64]| -> Vec<Value> { values.iter().map(|&x| json!({"value": x})).collect() };
-        let shown = |values: &[f64]| Spread::of(&of(values), "value").map(|spread| spread.shown());
+        let runs = |values: &[f64]| -> Vec<Value> { values.iter().map(|&x| json!({"value": x})).collect() };
+        let shown = |values: &[f64]| Spread::of(&runs(values), "value").map(|spread| spread.shown());
         assert_eq!(shown(&[1.0, 2.0, 3.0]).as_deref(), Some("2.00 ± 1.00"));
         assert_eq!(shown(&[4.0]).as_deref(), Some("4.00"));
-        assert!(shown(&[]).is_none() && Spread::of(&of(&[1.0]), "test").is_none());
+        assert!(shown(&[]).is_none() && Spread::of(&runs(&[1.0]), "test").is_none());
     }
 }

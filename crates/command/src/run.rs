@@ -93,8 +93,8 @@ pub(crate) fn checkpoint(path: &Path) -> Outcome<PathBuf> {
 }
 
 /// Returns the first path `runs/<of>-<number>` that does not exist yet.
-pub(crate) fn free(of: &str) -> PathBuf {
-    let name = |number: u64| Path::new(RUNS).join(format!("{of}-{number}"));
+pub(crate) fn free(folder: &str) -> PathBuf {
+    let name = |number: u64| Path::new(RUNS).join(format!("{folder}-{number}"));
     (1..).map(name).find(|path| !path.exists()).unwrap_or_else(|| name(0))
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn is_new(path: &Path) -> bool {
     let names: std::io::Result<Vec<_>> = entries.map(|entry| Ok(entry?.file_name())).collect();
     names.is_ok_and(|names| {
         let locked = names.iter().any(|name| name == LOCK);
-        let temporary = |name: &str| written().any(|of| *name == format!(".{of}.new"));
+        let temporary = |name: &str| written().any(|name_of_run| *name == format!(".{name_of_run}.new"));
         let ours = |name: &str| name == LOCK || (locked && (name == "config.toml" || temporary(name)));
         names.iter().all(|name| name.to_str().is_some_and(ours))
     })
@@ -152,8 +152,8 @@ pub(crate) fn skipped(reports: &[SkipReport]) -> String {
     let cell = |text: &str| {
         text.replace('\\', "\\\\").replace('\t', "\\t").replace('\n', "\\n").replace('\r', "\\r")
     };
-    let row = |of: &SkippedLine| {
-        format!("{}\t{}\t{}\t{}\n", cell(&of.file), of.line, cell(&of.reason), cell(&of.text))
+    let row = |line: &SkippedLine| {
+        format!("{}\t{}\t{}\t{}\n", cell(&line.file), line.line, cell(&line.reason), cell(&line.text))
     };
     let rows = reports.iter().flat_map(|report| report.skipped.iter().map(row));
     let more: u64 = reports.iter().map(|report| report.more).sum();
@@ -257,7 +257,7 @@ impl Log {
 
     pub(crate) fn epoch(&mut self, scores: &EpochScores) -> std::io::Result<()> {
         let EpochScores { epoch, step, rate, train, dev, best, .. } = scores;
-        let [train_scores, dev_scores] = [train, dev].map(|of| of.iter().cloned().collect::<Value>());
+        let [train_scores, dev_scores] = [train, dev].map(|all| all.iter().cloned().collect::<Value>());
         let line = json!({
             "epoch": epoch, "step": step, "rate": rate, "train": train_scores, "dev": dev_scores, "best": best,
         });

@@ -70,7 +70,7 @@ pub(crate) fn interval(unit: Unit, interval: Option<[f64; 2]>) -> String {
 /// Says how the test file was read, unless quiet, and warns of labels that do not occur in training.
 pub(crate) fn say(scored: &Evaluation, console: Console) {
     if !console.quiet {
-        scored.said.iter().for_each(terminal::say);
+        scored.messages.iter().for_each(terminal::say);
     }
     UnseenLabel::warnings(&scored.unseen).iter().for_each(terminal::say);
 }
@@ -88,13 +88,13 @@ pub(crate) fn tables(scored: &Evaluation) -> Vec<Table> {
 }
 
 /// Returns a table of the most frequent classes with precision, recall and F1.
-fn classes(of: &ScoreTable) -> Table {
-    let mut rows: Vec<&ScoreRow> = of.rows.iter().collect();
+fn classes(scores: &ScoreTable) -> Table {
+    let mut rows: Vec<&ScoreRow> = scores.rows.iter().collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.support), std::cmp::Reverse(row.found)));
-    let mut table = Table::new("", &[of.of, "precision", "recall", "F1", "support"]);
+    let mut table = Table::new("", &[scores.of, "precision", "recall", "F1", "support"]);
     for row in rows.iter().take(ROWS) {
         let percent = |x: f64| format!("{:.2} %", 100.0 * x);
-        let name = terminal::cut(&row.name, NAME);
+        let name = terminal::shortened(&row.name, NAME);
         let numbers = [row.precision(), row.recall(), row.f1()].map(percent);
         table.rows.push([name].into_iter().chain(numbers).chain([row.support.to_string()]).collect());
     }
@@ -146,11 +146,10 @@ pub(crate) fn print(scored: &Evaluation, console: Console) -> Outcome<()> {
     tables(scored).iter().take(most).try_for_each(|table| table.print(console))
 }
 
-pub(crate) fn by_length(of: &ByLength) -> Value {
-    let range =
-        |of: &LengthRange| json!({"from": of.from, "to": of.to, "texts": of.texts, "value": of.value});
-    let ranges: Value = of.ranges().iter().map(range).collect();
-    json!({"of": of.of, "by": of.by, "share": of.unit == Unit::Share, "ranges": ranges})
+pub(crate) fn by_length(table: &ByLength) -> Value {
+    let range = |table: &LengthRange| json!({"from": table.from, "to": table.to, "texts": table.texts, "value": table.value});
+    let ranges: Value = table.ranges().iter().map(range).collect();
+    json!({"of": table.of, "by": table.by, "share": table.unit == Unit::Share, "ranges": ranges})
 }
 
 /// Returns the scores as JSON; of the shares, only the fields `value` and `interval` are in percent.
@@ -158,32 +157,31 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
     let headline = scored.headline();
     let percent = |figure: &Figure| factor(figure.unit);
     let scaled = |figure: &Figure| Some(figure.interval?.map(|x| percent(figure) * x));
-    let intervals = scored.figures.iter().filter_map(|of| Some((&*of.name, of.interval?.to_vec())));
+    let intervals = scored.figures.iter().filter_map(|part| Some((&*part.name, part.interval?.to_vec())));
     let row = |row: &ScoreRow| {
         json!({
             "name": row.name, "precision": row.precision(), "recall": row.recall(), "f1": row.f1(),
             "support": row.support, "found": row.found, "right": row.right,
         })
     };
-    let table = |of: &ScoreTable| (of.of, of.rows.iter().map(row).collect::<Value>());
-    let cell = |of: &ConfusionCount| json!({"truth": of.truth, "found": of.found, "count": of.count});
-    let cells = |of: &Confusion| of.cells.iter().map(cell).collect::<Vec<_>>();
+    let table = |part: &ScoreTable| (part.of, part.rows.iter().map(row).collect::<Value>());
+    let cell = |part: &ConfusionCount| json!({"truth": part.truth, "found": part.found, "count": part.count});
+    let cells = |part: &Confusion| part.cells.iter().map(cell).collect::<Vec<_>>();
     // The main confusion is of the classes that have a table; for chunks, the confusion of tags has none.
-    let main = scored.confusions.iter().find(|of| scored.tables.iter().any(|table| table.of == of.of));
-    let example = |of: &TranslatedText| {
+    let main = scored.confusions.iter().find(|part| scored.tables.iter().any(|table| table.of == part.of));
+    let example = |part: &TranslatedText| {
         json!({
-            "source": of.source, "references": of.references, "found": of.found, "exact": of.exact,
-            "chrf": of.chrf,
+            "source": part.source, "references": part.references, "found": part.found, "exact": part.exact,
+            "chrf": part.chrf,
         })
     };
     let shares =
         scored.figures.iter().filter(|figure| figure.unit == Unit::Share).map(|figure| &*figure.name);
-    let unseen =
-        |of: &UnseenLabel| json!({"what": of.what, "name": of.name, "count": of.count, "first": of.places});
+    let unseen = |part: &UnseenLabel| json!({"what": part.what, "name": part.name, "count": part.count, "first": part.places});
     json!({
         "dataset": dataset,
-        "metric": headline.map(|of| &of.name),
-        "value": headline.map(|of| percent(of) * of.value),
+        "metric": headline.map(|part| &part.name),
+        "value": headline.map(|part| percent(part) * part.value),
         "interval": headline.and_then(scaled),
         "scores": scored.figures.iter().map(|figure| (&*figure.name, figure.value)).collect::<Value>(),
         "shares": shares.collect::<Value>(),
@@ -191,12 +189,12 @@ pub(crate) fn object(dataset: &str, scored: &Evaluation) -> Value {
         "counts": scored.counts.iter().copied().collect::<Value>(),
         "tables": scored.tables.iter().map(table).collect::<Value>(),
         "confusion": main.map(cells).unwrap_or_default(),
-        "confusions": scored.confusions.iter().map(|of| (of.of, cells(of))).collect::<Value>(),
+        "confusions": scored.confusions.iter().map(|part| (part.of, cells(part))).collect::<Value>(),
         "lengths": scored.lengths.as_ref().map(by_length),
         "examples": scored.examples.iter().map(example).collect::<Value>(),
         "unseen": scored.unseen.iter().map(unseen).collect::<Value>(),
         "signatures": scored.signatures,
         "notes": scored.notes,
-        "read_as": scored.said,
+        "read_as": scored.messages,
     })
 }

@@ -78,7 +78,7 @@ pub(crate) fn shown(text: &str) -> String {
 }
 
 /// Returns a text for use within a line, shortened to `most` characters if the text is longer.
-pub(crate) fn cut(text: &str, most: usize) -> String {
+pub(crate) fn shortened(text: &str, most: usize) -> String {
     let text = shown(text);
     match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
@@ -88,7 +88,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
 
 /// Returns the width of a text in columns of a terminal: 0 for a combining mark, 2 for a wide character of East Asia.
 pub(crate) fn width(text: &str) -> usize {
-    let of = |c: char| match c {
+    let width_of = |c: char| match c {
         ' '..='~' => 1,
         '\u{1100}'..='\u{115f}'
         | '\u{2e80}'..='\u{303e}'
@@ -102,7 +102,7 @@ pub(crate) fn width(text: &str) -> usize {
         // `escape_debug` escapes a combining mark or a joiner, and no letter.
         c => usize::from(c.escape_debug().len() == 1),
     };
-    text.chars().map(of).sum()
+    text.chars().map(width_of).sum()
 }
 
 /// Returns the columns of an answer that is printed as a plain line, not as JSON.

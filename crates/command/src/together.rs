@@ -18,9 +18,10 @@ pub(crate) fn load(paths: &[PathBuf], threads: usize) -> Outcome<Model> {
     let mut model: Option<Model> = None;
     for path in &runs {
         let own = Model::load(run::checkpoint(path)?).usage()?.threads(threads);
-        let of = |e: unpadded::Error| e.noted(format!("run `{}` cannot join `--ensemble`", path.display()));
+        let noted =
+            |e: unpadded::Error| e.noted(format!("run `{}` cannot join `--ensemble`", path.display()));
         model = Some(match model {
-            Some(first) => first.join(own).map_err(of).usage()?,
+            Some(first) => first.join(own).map_err(noted).usage()?,
             None => own,
         });
     }

@@ -10,7 +10,7 @@ use unpadded_recipes::{Answer, ByteSize, Case, Config, Preparation, Truth, prepa
 use unpadded_text::{Fold, text_of_path};
 
 use super::findings::{ScoredTraining, TrainingFacts};
-use super::outcome::{Ending, Outcome, UsageError, bad, said, word};
+use super::outcome::{Ending, Outcome, UsageError, bad, message, word};
 use super::repeated::{Kind, RepeatedTraining};
 use super::request::{Course, TrainingRequest};
 use super::run::{self, Folder};
@@ -119,7 +119,7 @@ impl Train {
         let outcome = self.train(&mut world);
         // The other processes wait for this process, so the error is sent to all of them.
         if let (Err(error), Some(world)) = (&outcome, &world) {
-            world.leave(&said(&**error));
+            world.leave(&message(&**error));
         }
         outcome
     }
@@ -168,7 +168,7 @@ impl Train {
             check_new(folder.path(), self.overwrite)?;
         }
         if !self.console.quiet {
-            prepared.said.iter().for_each(terminal::say);
+            prepared.messages.iter().for_each(terminal::say);
             terminal::say(format!("run folder: {}", text_of_path(folder.path())));
         }
         self.fit(&config, prepared, &folder, world)
@@ -221,7 +221,7 @@ impl Train {
             match console.quiet {
                 true => show::say(scored, console),
                 // The labels that training never saw were named before the training.
-                false => scored.said.iter().for_each(terminal::say),
+                false => scored.messages.iter().for_each(terminal::say),
             }
             show::print(scored, console)?;
         }
@@ -240,7 +240,8 @@ impl Train {
                 (Truth::Number(number), _) => Some(number.to_string()),
                 (Truth::Tags(..) | Truth::Open, _) => None,
             };
-            let truth = truth.map_or_else(String::new, |of| format!("  (truth: {})", terminal::shown(&of)));
+            let truth =
+                truth.map_or_else(String::new, |text| format!("  (truth: {})", terminal::shown(&text)));
             let answer = terminal::columns(&answer).join("  ");
             console.more(format!("  {}\n    {answer}{truth}", terminal::shown(&case.text)))?;
         }

@@ -171,7 +171,8 @@ impl Training<'_> {
     fn say_rate(&self) {
         let Ok(before) = run::load_config(self.folder.path()) else { return };
         for key in ["training.rate", "training.schedule"] {
-            if let ([Some(was), Some(is)], false) = ([&before, self.config].map(|of| of.get(key)), self.quiet)
+            if let ([Some(was), Some(is)], false) =
+                ([&before, self.config].map(|config| config.get(key)), self.quiet)
                 && was != is
             {
                 terminal::say(format!("{key}: {was} in the training so far, {is} from here on"));
@@ -184,7 +185,9 @@ impl Training<'_> {
         let path = self.folder.path();
         let saved = Checkpoint::load(run::last(path)).ok();
         let saved = saved.and_then(|saved| Config::from_toml(saved.notes.get("config")?).ok());
-        let value = |of: &Config, key: &str| of.get(key).map_or("none".to_owned(), |value| value.to_string());
+        let value = |run_config: &Config, key: &str| {
+            run_config.get(key).map_or("none".to_owned(), |value| value.to_string())
+        };
         let mut flags = String::new();
         for key in Config::keys(self.config.run.task).map(|key| key.to_string()) {
             let now = value(self.config, &key);
@@ -222,8 +225,8 @@ impl Training<'_> {
     fn interruption(&self, report: &Report) -> (String, String) {
         let (after, all) = (report.epochs, self.config.training.epochs);
         let run = word(self.folder.path());
-        let said = format!("after {after} of {all} epochs; `unpadded train --resume {run}` continues");
-        ("interrupted".to_owned(), said)
+        let message = format!("after {after} of {all} epochs; `unpadded train --resume {run}` continues");
+        ("interrupted".to_owned(), message)
     }
 
     /// Scores the best epoch's model on the held-out texts and on the test set, and writes the report.
@@ -248,20 +251,20 @@ impl Training<'_> {
         let (score, test) = (facts.score_held_out.take(), facts.test.clone());
         let (held, tested, untested) = (None, None, None);
         let mut scored = ScoredTraining { facts, report, model, value, profile, held, tested, untested };
-        let write_report = |scored: &ScoredTraining, best, said: Option<&str>| {
+        let write_report = |scored: &ScoredTraining, best, note: Option<&str>| {
             let mut page = scored.page(config, best)?;
-            let said = said.map(|said| ("interrupted".to_owned(), said.replacen("interrupted ", "", 1)));
+            let note = note.map(|note| ("interrupted".to_owned(), note.replacen("interrupted ", "", 1)));
             let ended =
                 (scored.report.ended == StopReason::Interrupted).then(|| self.interruption(&scored.report));
-            page.facts.extend(said.or(ended));
+            page.facts.extend(note.or(ended));
             write("report.html", report::html(&page))
         };
-        let said = format!(
+        let note = format!(
             "interrupted while scoring the held-out texts: the model is saved; `unpadded train --resume {run}` writes the whole report"
         );
-        let end = || write_report(&scored, best.clone(), Some(&said));
+        let end = || write_report(&scored, best.clone(), Some(&note));
         let predictor = scored.model.predictor();
-        let held = score.map(|score| until_signal(&said, end, || score(predictor))).transpose()?;
+        let held = score.map(|score| until_signal(&note, end, || score(predictor))).transpose()?;
         match held {
             Some(Ok(held)) => {
                 scored.held = Some(keep("held_out.json", &scored.facts.held_out.name, held)?);
@@ -276,12 +279,12 @@ impl Training<'_> {
             let mut config = config.clone();
             let (file, path) = (word(&path), text_of_path(path));
             config.data.test = Some(path.clone());
-            let said = format!(
+            let note = format!(
                 "interrupted while scoring `{path}`: the training has ended, and its model is saved; `unpadded eval {run} {file}` scores it"
             );
-            let end = || write_report(&scored, best.clone(), Some(&said));
+            let end = || write_report(&scored, best.clone(), Some(&note));
             let model = &scored.model;
-            match until_signal(&said, end, || unpadded_recipes::scores(&config, model))? {
+            match until_signal(&note, end, || unpadded_recipes::scores(&config, model))? {
                 Ok(tested) => scored.tested = Some(keep("test.json", &path, tested)?),
                 // The training has succeeded, so its results are written before this error is reported.
                 Err(e) => {

@@ -68,10 +68,10 @@ impl Export {
                 fits.display()
             ));
         }
-        let of = |e: unpadded::Error| e.noted(format!("in `{}`", self.which.path.display()));
-        let model = self.which.checkpoint()?.for_inference(&ops::catalogue()).map_err(of).usage()?;
+        let noted = |e: unpadded::Error| e.noted(format!("in `{}`", self.which.path.display()));
+        let model = self.which.checkpoint()?.for_inference(&ops::catalogue()).map_err(noted).usage()?;
         let before = model.to_bytes().usage()?.len();
-        let model = model.quantize(&ops::catalogue()).map_err(of).usage()?;
+        let model = model.quantize(&ops::catalogue()).map_err(noted).usage()?;
         written(model.save(&self.file))?;
         let after = std::fs::metadata(&self.file)?.len();
         let mut table = Table::new("", &["parameter", "shape", "stored as"]);

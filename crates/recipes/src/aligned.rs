@@ -10,7 +10,7 @@ use unpadded::{AtCaller, Builder, Error, ErrorKind, Lod, Result, Variable, ops};
 
 use super::config::Config;
 use super::sections::Task;
-use super::training::{CUT, TARGET_CUT, TASK};
+use super::training::{TARGET_TOKENIZER_NOTE, TASK, TOKENIZER_NOTE};
 use super::translate::{ENDS, FEEDS, KNOWN, layers};
 
 /// An aligner of translations with their source texts, by the attention weights of a trained translator (Bahdanau, Cho
@@ -62,7 +62,7 @@ impl Aligner {
         let mut known =
             |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("a checkpoint without vocabularies"));
         let known = [known(KNOWN[0])?, known(KNOWN[1])?];
-        let cut = |note: &str| Tokenizer::from_name(notes.get(note).map_or("", String::as_str));
+        let tokenizer = |note: &str| Tokenizer::from_name(notes.get(note).map_or("", String::as_str));
         let net = Builder::new();
         let attention = layers(&net, config, [&known[0], &known[1]], true).2;
         let [queries, keys, score] = attention.ok_or_else(|| wrong("a checkpoint without attention"))?;
@@ -81,7 +81,15 @@ impl Aligner {
         }
         let score = Variable::new(parameter(&score)?, None)?.as_slice::<f32>()?.to_vec();
         let executor = Executor::new(&program, &ops::catalogue(), &looked, threads)?;
-        Ok(Self { executor, scope, known, cuts: [cut(CUT)?, cut(TARGET_CUT)?], feeds, looked, score })
+        Ok(Self {
+            executor,
+            scope,
+            known,
+            cuts: [tokenizer(TOKENIZER_NOTE)?, tokenizer(TARGET_TOKENIZER_NOTE)?],
+            feeds,
+            looked,
+            score,
+        })
     }
 
     /// Computes the attention of each token of a translation to the tokens of its source.
@@ -94,8 +102,8 @@ impl Aligner {
     }
 
     fn aligned(&mut self, source: &str, written: &str) -> Result<Alignment> {
-        let tokens = |cut: &Tokenizer, text: &str| -> Vec<String> {
-            cut.tokens(text).map(|token| token.into_owned()).collect()
+        let tokens = |tokenizer: &Tokenizer, text: &str| -> Vec<String> {
+            tokenizer.tokens(text).map(|token| token.into_owned()).collect()
         };
         let (source, written) = (tokens(&self.cuts[0], source), tokens(&self.cuts[1], written));
         if source.is_empty() || written.is_empty() {

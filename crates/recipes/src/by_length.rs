@@ -33,9 +33,9 @@ pub struct LengthRange {
 }
 
 impl ByLength {
-    /// Returns an empty table for a score named `of`, by the length in tokens.
-    pub fn new(of: &'static str, unit: Unit) -> Self {
-        Self { of, by: "length in tokens", unit, sums: BTreeMap::new() }
+    /// Returns an empty table for a score named `unit_name`, by the length in tokens.
+    pub fn new(unit_name: &'static str, unit: Unit) -> Self {
+        Self { of: unit_name, by: "length in tokens", unit, sums: BTreeMap::new() }
     }
 
     /// Sets the name of the length, for example `length in words`.
@@ -47,8 +47,8 @@ impl ByLength {
     /// Adds a text of the given length to the table. The score of the text is `sum` / `count`, and the weight of this
     /// score in the mean is `count`.
     pub fn add(&mut self, length: usize, sum: f64, count: f64) {
-        let (texts, of, all) = self.sums.entry(range(length).0).or_default();
-        (*texts, *of, *all) = (*texts + 1, *of + sum, *all + count);
+        let (texts, value, all) = self.sums.entry(range(length).0).or_default();
+        (*texts, *value, *all) = (*texts + 1, *value + sum, *all + count);
     }
 
     /// Returns the ranges that contain texts; the range of the shortest texts is first.

@@ -46,9 +46,9 @@ pub struct Disagreement {
 }
 
 /// Returns the hash of a scored text with its right answer, and the hash of the model's answer.
-fn hashes(of: &Outcome<'_>) -> (u64, u64) {
+fn hashes(outcome: &Outcome<'_>) -> (u64, u64) {
     let number = |text: &str| Fingerprint::default().text(text).finish();
-    (number(&format!("{}\n{}", of.text, of.truth)), number(of.found))
+    (number(&format!("{}\n{}", outcome.text, outcome.truth)), number(outcome.found))
 }
 
 pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
@@ -56,7 +56,7 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
     let Some(((config, first), others)) = runs.split_first() else { return Ok(compared) };
     let path = |config: &Config| config.data.test.clone().unwrap_or_default();
     let mut seen = Vec::new();
-    compared.scored.push(first.scores(config, &path(config), &mut |of| seen.push(hashes(&of)))?);
+    compared.scored.push(first.scores(config, &path(config), &mut |outcome| seen.push(hashes(&outcome)))?);
     for (config, model) in others {
         if first.task() != model.task() {
             let expected = format!("models of the task `{}`, as the first model", first.task().name());
@@ -65,14 +65,15 @@ pub(super) fn compare(runs: &[(&Config, &Model)]) -> Result<ModelComparison> {
         }
         let (mut at, mut alike, mut differ) = (0, true, 0);
         let (mut texts, mut asked) = (Vec::new(), Vec::new());
-        let scored = model.scores(config, &path(config), &mut |of| {
-            let (text, answer) = hashes(&of);
+        let scored = model.scores(config, &path(config), &mut |outcome| {
+            let (text, answer) = hashes(&outcome);
             match seen.get(at) {
                 Some(&(known, found)) if known == text && found != answer => {
                     differ += 1;
                     if texts.len() < SHOWN {
-                        asked.push(of.asked.to_owned());
-                        let [text, truth, found] = [of.text, of.truth, of.found].map(str::to_owned);
+                        asked.push(outcome.asked.to_owned());
+                        let [text, truth, found] =
+                            [outcome.text, outcome.truth, outcome.found].map(str::to_owned);
                         texts.push(Disagreement { text, truth, found: [String::new(), found] });
                     }
                 }

@@ -106,10 +106,10 @@ impl Config {
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let letters = |name: &str| name.chars().collect::<Vec<_>>();
     let last = |name: &str| name.rsplit('.').next().unwrap_or_default().to_owned();
-    let distance = |of: &&str| {
-        let whole = edit_distance(&letters(name), &letters(of));
+    let distance = |candidate: &&str| {
+        let whole = edit_distance(&letters(name), &letters(candidate));
         // A name with the right key in a wrong table, such as `data.hidden`, counts as at most one wrong letter.
-        if last(name) == last(of) { whole.min(1) } else { whole }
+        if last(name) == last(candidate) { whole.min(1) } else { whole }
     };
     known.min_by_key(distance).filter(|near| distance(near) <= 1 + name.chars().count() / 4)
 }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn settings_that_would_not_act_are_refused() {
-        let said = |set: &[(&str, Value)]| {
+        let message = |set: &[(&str, Value)]| {
             let mut config = Config::new(Task::Classify);
             set.iter().for_each(|(name, value)| config.set(name, value).unwrap());
             config.check().err().map(|e| format!("{e:#}")).unwrap_or_default()
@@ -140,12 +140,12 @@ mod tests {
         let text = |text: &str| Value::Text(text.into());
         let (labels, focal) = (("data.target", text("labels")), ("training.focal", Value::Int(2)));
         let weights = ("training.class_weights", text("balanced"));
-        assert_eq!(said(&[labels.clone(), focal.clone()]), "");
-        assert_eq!(said(&[labels.clone(), weights.clone()]), "");
-        assert_eq!(said(&[focal.clone(), weights.clone()]), "");
-        let all = said(&[labels, focal, weights]);
+        assert_eq!(message(&[labels.clone(), focal.clone()]), "");
+        assert_eq!(message(&[labels.clone(), weights.clone()]), "");
+        assert_eq!(message(&[focal.clone(), weights.clone()]), "");
+        let all = message(&[labels, focal, weights]);
         assert!(all.contains("training.class_weights: expected none with `training.focal`"), "{all}");
-        let none = said(&[("data.label_separator", text(""))]);
+        let none = message(&[("data.label_separator", text(""))]);
         assert!(none.contains("data.label_separator: expected at least one character"), "{none}");
     }
 

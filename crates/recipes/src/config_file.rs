@@ -110,12 +110,12 @@ fn load(path: &Path) -> Result<(Config, Option<Space>)> {
 /// Parses a config and its table `[space]`; one error has all mistakes, and `name` names the config in it.
 fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
     let line = |at: usize| 1 + text.as_bytes().iter().take(at).filter(|&&byte| byte == b'\n').count();
-    let place = |at: usize| format!("{name}:{}", line(at));
+    let location = |at: usize| format!("{name}:{}", line(at));
     let table = match DeTable::parse(text) {
         Ok(table) => table.into_inner(),
         Err(e) => {
             let at = e.span().map_or(0, |span| span.start);
-            return Err(Error::of(ErrorKind::Format, place(at), "TOML", e.message()));
+            return Err(Error::of(ErrorKind::Format, location(at), "TOML", e.message()));
         }
     };
     let mut task = Task::Classify;
@@ -127,7 +127,7 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
                 let names: Vec<&str> = Task::ALL.iter().map(|task| task.name()).collect();
                 let got = found.map_or_else(|| "no text".to_owned(), |found| format!("`{found}`"));
                 let expected = format!("one of `{}`", names.join("`, `"));
-                return Err(Error::new("task", expected, got).within(&place(key.span().start)));
+                return Err(Error::new("task", expected, got).within(&location(key.span().start)));
             }
         }
     }
@@ -148,7 +148,7 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
             DeValue::Table(inner) if name.as_ref() == SPACE => searched = Some(inner),
             DeValue::Table(_) => {
                 let expected = format!("one of `[{}]`", sections.join("]`, `["));
-                let error = Error::new("table", expected, format!("`[{name}]`")).within(&place(at));
+                let error = Error::new("table", expected, format!("`[{name}]`")).within(&location(at));
                 wrong.push((at, advised(error, task, name, &sections)));
             }
             other => settings.push((name.to_string(), at, other)),
@@ -158,19 +158,19 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
         let expected = "a number, a text, a list of texts or numbers, true or false";
         let value = scalar(value).ok_or_else(|| Error::new(path, expected, "a value of another type"));
         let outcome = value.and_then(|value| config.set(path, &value));
-        wrong.extend(outcome.err().map(|e| (*at, e.within(&place(*at)))));
+        wrong.extend(outcome.err().map(|e| (*at, e.within(&location(*at)))));
     }
     wrong.sort_by_key(|(at, _)| *at);
     let mut wrong: Vec<Error> = wrong.into_iter().map(|(_, error)| error).collect();
     if wrong.is_empty() {
         let makes_no_sense = config.check().err();
         let placed = |e: &Error| match settings.iter().find(|(path, ..)| path == e.what()) {
-            Some((_, at, _)) => e.clone().within(&place(*at)),
+            Some((_, at, _)) => e.clone().within(&location(*at)),
             None => e.clone().within(name),
         };
         wrong.extend(makes_no_sense.iter().flat_map(Error::all).map(placed));
     }
-    let space = searched.map(|table| space(table, &config, &place));
+    let space = searched.map(|table| space(table, &config, &location));
     wrong.extend(space.iter().flat_map(|(_, wrong)| wrong.iter().cloned()));
     Error::several(&wrong).map_or(Ok((config, space.map(|(space, _)| space))), Err)
 }
@@ -178,11 +178,11 @@ fn parse(name: &str, text: &str) -> Result<(Config, Option<Space>)> {
 const SPACE: &str = "space";
 
 /// Parses a search space: the settings with valid values, and one error for each other setting.
-fn space(table: &DeTable<'_>, config: &Config, place: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
+fn space(table: &DeTable<'_>, config: &Config, location: &dyn Fn(usize) -> String) -> (Space, Vec<Error>) {
     let (mut space, mut wrong) = (Space::default(), Vec::new());
     let mut add = |name: &str, at: usize, value: &DeValue<'_>| {
         let added = values(name, value).and_then(|values| space.add(config, name, values));
-        wrong.extend(added.err().map(|e| (at, e.within(&place(at)))));
+        wrong.extend(added.err().map(|e| (at, e.within(&location(at)))));
     };
     for (key, value) in table {
         match value.get_ref() {
@@ -207,17 +207,20 @@ fn values(name: &str, value: &DeValue<'_>) -> Result<Values> {
         Err(Error::new(name, expected, got))
     };
     match value {
-        DeValue::Array(of) => {
-            let values = of.iter().map(|value| scalar(value.get_ref())).collect::<Option<_>>();
-            values.map_or_else(|| wrong("a list with a value of another type"), |of| Ok(Values::OneOf(of)))
+        DeValue::Array(table) => {
+            let values = table.iter().map(|value| scalar(value.get_ref())).collect::<Option<_>>();
+            values.map_or_else(
+                || wrong("a list with a value of another type"),
+                |table| Ok(Values::OneOf(table)),
+            )
         }
-        DeValue::Table(of) => {
+        DeValue::Table(table) => {
             let known = ["from", "to", "log"];
-            if let Some((other, _)) = of.iter().find(|(key, _)| !known.contains(&&**key.get_ref())) {
+            if let Some((other, _)) = table.iter().find(|(key, _)| !known.contains(&&**key.get_ref())) {
                 return wrong(&format!("a range with the key `{}`", other.get_ref()));
             }
-            let of = |name: &str| of.get(name).and_then(|value| scalar(value.get_ref()));
-            match (of("from"), of("to"), of("log").unwrap_or(Value::Flag(false))) {
+            let table = |name: &str| table.get(name).and_then(|value| scalar(value.get_ref()));
+            match (table("from"), table("to"), table("log").unwrap_or(Value::Flag(false))) {
                 (Some(from), Some(to), Value::Flag(log)) => Ok(Values::Between { from, to, log }),
                 (_, None, _) => wrong("a range without `to`"),
                 (None, ..) => wrong("a range without `from`"),
@@ -313,7 +316,7 @@ mod tests {
 
     #[test]
     fn mistakes_in_a_space_have_their_line() {
-        let said = wrong(
+        let message = wrong(
             "seed = 2\n[space]\nmodel.hiden = [1]\nmodel.hidden = []\nmodel.dropout = { from = 0.1, to = 1.5 }\n\
              training.rate = { from = 0, to = 1, log = true }\ntraining.batch = 5\ntraining.epochs = [1, 2]\n\
              data.train = [\"a\"]\ntraining.clip = { from = 1 }\nmodel.cell = [\"lsmt\"]\ntext.min_count = { from = 2, upto = 3 }\n",
@@ -330,7 +333,7 @@ mod tests {
             "run.toml:11: model.cell: expected one of `lstm`",
             "run.toml:12: text.min_count: expected",
         ] {
-            assert!(said.contains(expected), "{expected}: {said}");
+            assert!(message.contains(expected), "{expected}: {message}");
         }
     }
 
@@ -398,22 +401,22 @@ mod tests {
 
     #[test]
     fn mistakes_have_their_line() {
-        let said = wrong("task = \"classify\"\n[model]\nhiden = 3\nlayers = \"two\"\n[modle]\nx = 1\n");
+        let message = wrong("task = \"classify\"\n[model]\nhiden = 3\nlayers = \"two\"\n[modle]\nx = 1\n");
         for expected in [
             "run.toml:3: settings of `classify`: expected a known setting, perhaps `model.hidden`",
             "run.toml:4: model.layers: expected a whole number from 0 on, got \"two\"",
             "run.toml:5: table: expected one of `[data]`, `[text]`, `[model]`, `[training]`, `[decoding]`, got `[modle]`; perhaps `[model]` is meant",
         ] {
-            assert!(said.contains(expected), "{said}");
+            assert!(message.contains(expected), "{message}");
         }
-        let said = wrong("[train]\ntrain = \"a.tsv\"\n");
+        let message = wrong("[train]\ntrain = \"a.tsv\"\n");
         let expected = "got `[train]`; `data.train` is a setting: write `train = …` below `[data]`";
-        assert!(said.contains(expected), "{said}");
-        let said = wrong("[model\n");
-        assert!(said.starts_with("run.toml:1: expected TOML, got "), "{said}");
+        assert!(message.contains(expected), "{message}");
+        let message = wrong("[model\n");
+        assert!(message.starts_with("run.toml:1: expected TOML, got "), "{message}");
         assert!(wrong("task = \"clasify\"").contains("run.toml:1: task: expected one of `classify`"));
-        let said = wrong("[data]\ntext = []\n");
-        assert!(said.contains("run.toml:2: data.text: expected at least one column, got []"), "{said}");
+        let message = wrong("[data]\ntext = []\n");
+        assert!(message.contains("run.toml:2: data.text: expected at least one column, got []"), "{message}");
         let list = Value::List(vec!["1".into(), "b".into(), "2.50".into()]);
         assert_eq!(Value::list("[1, \"b\", 2.50]"), Some(list));
         assert!(wrong("\n[model]\ndropout = 1.5").contains("run.toml:3: model.dropout: expected a share"));

@@ -41,14 +41,14 @@ impl<'a> Encoder<'a> {
     /// Adds the feeds, of words with `levels` LoD levels. Returns the feed of the words, and their features, a row per word.
     pub(super) fn read(&self, net: &Builder, [words, characters]: [&str; 2], levels: usize) -> (Var, Var) {
         let spelling = self.spelling.as_ref();
-        let spelt = spelling.map(|of| of(net.feed(characters, DType::I64, &[], levels + 1)));
-        let words = match spelt {
+        let spelled = spelling.map(|encoder| encoder(net.feed(characters, DType::I64, &[], levels + 1)));
+        let words = match spelled {
             Some([forth, _]) => net.feed_like(words, DType::I64, &[], forth),
             None => net.feed(words, DType::I64, &[], levels),
         };
         let known = self.words.of(words);
         let mut vectors = vec![net::without_some(known, self.model.word_dropout)];
-        vectors.extend(spelt.into_iter().flatten());
+        vectors.extend(spelled.into_iter().flatten());
         if !self.below.is_empty() {
             // The states of a language model are features of each word (Peters et al., "Semi-supervised sequence tagging", 2017).
             vectors.push(self.below.iter().fold(known, |h, layer| layer.of(h)));
@@ -75,20 +75,20 @@ pub(super) struct Layers(Box<dyn Fn(Var) -> Var>);
 
 /// Evaluates an expression with a recurrent layer of the model's cell and hidden width.
 macro_rules! with_cell {
-    ($model:expr, $layer:ident => $of:expr) => {{
+    ($model:expr, $layer:ident => $layer_of:expr) => {{
         use unpadded::layers::{Gru, Lstm, Rnn};
         match $model.cell {
             $crate::sections::Cell::Lstm => {
                 let $layer = Lstm::new($model.hidden);
-                $of
+                $layer_of
             }
             $crate::sections::Cell::Gru => {
                 let $layer = Gru::new($model.hidden);
-                $of
+                $layer_of
             }
             $crate::sections::Cell::Rnn => {
                 let $layer = Rnn::new($model.hidden);
-                $of
+                $layer_of
             }
         }
     }};

@@ -43,7 +43,7 @@ pub struct Evaluation {
     /// Notes for people about the figures, for example about texts that a figure leaves out.
     pub notes: Vec<String>,
     /// Lines for people about how the file was read.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
     pub(super) sample: Bootstrap,
     /// Whether a text has no label, which is a right answer if a text may have several labels.
     pub(super) bare: bool,
@@ -157,19 +157,20 @@ impl UnseenLabel {
     }
 
     /// Counts an occurrence at a location, if the location is known.
-    pub(super) fn add(&mut self, place: impl FnOnce() -> Option<String>) {
+    pub(super) fn add(&mut self, location: impl FnOnce() -> Option<String>) {
         self.count += 1;
         if self.places.len() < PLACES {
-            self.places.extend(place());
+            self.places.extend(location());
         }
     }
 
     /// Returns warnings about unseen labels and tags, for people; each of the first ones has a line.
     pub fn warnings(unseen: &[Self]) -> Vec<String> {
         const LINES: usize = 10;
-        let line = |of: &Self| {
-            let (what, name, places) = (of.what, named(&of.name), first_places(&of.places, of.count));
-            let count = count_of(of.count, "occurrences");
+        let line = |label: &Self| {
+            let (what, name, places) =
+                (label.what, named(&label.name), first_places(&label.places, label.count));
+            let count = count_of(label.count, "occurrences");
             format!("warning: {what} {name} never occurs in training: {count} scored as wrong{places}")
         };
         let more = unseen.get(LINES..).unwrap_or_default();
@@ -220,11 +221,13 @@ impl Evaluation {
 
     /// Returns whether training saw none of the classes of a kind (`label` or `tag`) of the scored texts; each text has a class.
     pub(super) fn is_foreign(&self, what: &str) -> bool {
-        let is_unseen = |name: &str| self.unseen.iter().any(|of| of.what == what && of.name == name);
+        let is_unseen =
+            |name: &str| self.unseen.iter().any(|unseen| unseen.what == what && unseen.name == name);
         let rows = self.tables.iter().filter(|table| table.of == what).flat_map(|table| &table.rows);
-        let cells = self.confusions.iter().filter(|of| of.of == what).flat_map(|of| &of.cells);
+        let cells =
+            self.confusions.iter().filter(|unseen| unseen.of == what).flat_map(|unseen| &unseen.cells);
         !self.bare
-            && self.unseen.iter().any(|of| of.what == what)
+            && self.unseen.iter().any(|unseen| unseen.what == what)
             && cells.map(|cell| &cell.truth).all(|name| is_unseen(name))
             && rows.filter(|row| row.support > 0).all(|row| is_unseen(&row.name))
     }
@@ -285,11 +288,11 @@ impl ScoreSums {
     pub(super) fn end(self, columns: usize, figures: &[NamedFigure], unseen: Vec<UnseenLabel>) -> Evaluation {
         let Self { sample, lengths, loss: [sum, count] } = self;
         let total = sample.total(columns);
-        let of: Vec<FigureFn> = figures.iter().map(|(.., of)| *of).collect();
-        let intervals = sample.intervals(columns, &of);
-        let figure = |(&(name, unit, of), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
+        let figure_fn: Vec<FigureFn> = figures.iter().map(|(.., figure_fn)| *figure_fn).collect();
+        let intervals = sample.intervals(columns, &figure_fn);
+        let figure = |(&(name, unit, figure_fn), interval): (&NamedFigure, Option<[f64; 2]>)| Figure {
             name: name.to_owned(),
-            value: of.value(&total),
+            value: figure_fn.value(&total),
             unit,
             interval,
         };
@@ -298,7 +301,7 @@ impl ScoreSums {
             figures: figures.iter().zip(intervals).map(figure).collect(),
             counts: vec![("texts", sample.texts)],
             lengths: Some(lengths),
-            of: of.first().copied(),
+            of: figure_fn.first().copied(),
             columns,
             sample,
             unseen,
@@ -362,14 +365,14 @@ impl Tally {
         truth: &str,
         id: Option<usize>,
         found: usize,
-        place: impl FnOnce() -> String,
+        location: impl FnOnce() -> String,
     ) -> usize {
-        let truth = id.unwrap_or_else(|| self.unseen(truth, place));
+        let truth = id.unwrap_or_else(|| self.unseen(truth, location));
         *self.cells.entry((truth, found)).or_default() += 1;
         truth
     }
 
-    fn unseen(&mut self, name: &str, place: impl FnOnce() -> String) -> usize {
+    fn unseen(&mut self, name: &str, location: impl FnOnce() -> String) -> usize {
         let full = self.unseen.len() >= MOST_UNSEEN && !self.unseen.contains_key(name);
         let name = if full { OTHERS } else { name };
         let (number, label) = self.unseen.entry(name.to_owned()).or_insert_with(|| {
@@ -381,7 +384,7 @@ impl Tally {
             }
             (number, UnseenLabel::new(self.what, name))
         });
-        label.add(|| Some(place()));
+        label.add(|| Some(location()));
         *number
     }
 

@@ -33,8 +33,9 @@ pub(super) fn places(what: &str, first: &Vocabulary, other: &Vocabulary) -> Resu
         (_, Some(label)) => format!("{what} with `{label}`"),
         (Some(label), None) => format!("{what} without `{label}`"),
         (None, None) => {
-            let place = |label| other.id(label).and_then(|id| usize::try_from(id).ok()).unwrap_or_default();
-            return Ok(first.tokens().map(place).collect());
+            let location =
+                |label| other.id(label).and_then(|id| usize::try_from(id).ok()).unwrap_or_default();
+            return Ok(first.tokens().map(location).collect());
         }
     };
     let expected = format!("the {} {what} of the first model", first.len());
@@ -75,7 +76,7 @@ impl<'a> LabelScores<'a> {
     pub(super) fn add(
         &mut self,
         (text, truth): (&str, &str),
-        place: &dyn Fn() -> String,
+        location: &dyn Fn() -> String,
         tokens: usize,
         row: &[f32],
         each: EachOutcome<'_>,
@@ -83,7 +84,7 @@ impl<'a> LabelScores<'a> {
         let guess = likeliest(row).unwrap_or(0);
         let id = trained_id(self.labels, truth);
         id.and_then(|id| row.get(id)).into_iter().for_each(|p| self.sums.add_loss(*p));
-        let truth_id = self.tally.add(truth, id, guess, place);
+        let truth_id = self.tally.add(truth, id, guess, location);
         let right = f64::from(u8::from(id == Some(guess)));
         let mut counts = vec![(RIGHT, right), (ALL, 1.0)];
         if self.labels.len().max(truth_id) <= MOST_LABELS {

@@ -183,7 +183,7 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
     let left_out = paths.left_out();
     let mut prepared = (config.run.task.recipe().prepare)(config, paths)?;
     let (trainer, copied) = from.start(prepared.trainer, config.run.task)?;
-    prepared.said.extend(copied.into_iter().chain(left_out));
+    prepared.messages.extend(copied.into_iter().chain(left_out));
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     let trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
@@ -195,7 +195,9 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
     let unit = trainer.unit();
     if unit != MatrixUnit::F32 {
         let slowly = format!(", by {}, more slowly than in f32", unit.instructions());
-        prepared.said.push(format!("matrix products in {unit}{}", if unit.is_fast() { "" } else { &slowly }));
+        prepared
+            .messages
+            .push(format!("matrix products in {unit}{}", if unit.is_fast() { "" } else { &slowly }));
     }
     prepared.trainer =
         config.run.memory.into_iter().fold(trainer, |trainer, size| trainer.memory_limit(size.bytes()));
@@ -205,9 +207,9 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
         let facts = std::mem::take(&mut prepared.facts);
         let file = &TestFile { path: &path, config, known: &known };
         let TestCheck { read, warnings, skipped } = (config.run.task.recipe().check)(file, &facts)?;
-        let otherwise = read.into_iter().filter(|line| !prepared.said.contains(line));
+        let otherwise = read.into_iter().filter(|line| !prepared.messages.contains(line));
         let otherwise: Vec<String> = otherwise.map(|line| format!("{path}: {line}")).collect();
-        prepared.said.extend(otherwise.into_iter().chain(warnings));
+        prepared.messages.extend(otherwise.into_iter().chain(warnings));
         prepared.skipped.extend(skipped);
     }
     Ok(prepared)

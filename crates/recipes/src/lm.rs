@@ -23,8 +23,8 @@ use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
 use super::training::{
-    CUT, Case, DataMemory, HeldOutTexts, Paths, Preparation, TestData, Truth, cut_of, one_in, options,
-    skipped, tokenizer,
+    Case, DataMemory, HeldOutTexts, Paths, Preparation, TOKENIZER_NOTE, TestData, Truth, one_in, options,
+    skipped, tokenizer, tokenizer_of,
 };
 use super::{embedded, net};
 
@@ -47,7 +47,7 @@ pub(super) const RECIPE: Recipe = Recipe {
     preview,
     prepare,
     check: |file, _| check(file),
-    load: |predictor, _| Ok(Box::new(Writer(cut_of(predictor, CUT)?))),
+    load: |predictor, _| Ok(Box::new(Writer(tokenizer_of(predictor, TOKENIZER_NOTE)?))),
 };
 
 fn preview(config: &Config, path: &Path) -> Result<Preview> {
@@ -56,7 +56,7 @@ fn preview(config: &Config, path: &Path) -> Result<Preview> {
     for piece in text.pieces() {
         let piece = piece?;
         let lines = piece.lines().filter(|line| !line.trim().is_empty());
-        records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::cut));
+        records.extend(lines.take(Preview::SHOWN - records.len()).map(Preview::shortened));
         if records.len() == Preview::SHOWN {
             break;
         }
@@ -66,9 +66,9 @@ fn preview(config: &Config, path: &Path) -> Result<Preview> {
 
 fn check(file: &TestFile<'_>) -> Result<TestCheck> {
     let (text, known) = (test_text(file)?, file.known.vocabulary(TOKENS)?);
-    let (cut, mut count) = (cut_of(file.known, CUT)?, 0);
+    let (tokenizer, mut count) = (tokenizer_of(file.known, TOKENIZER_NOTE)?, 0);
     // Looks up every token: an unknown token is an error if the vocabulary has no entry for unknown tokens.
-    let known = text.ids(&cut, known).inspect(|_| count += 1).find_map(Result::err);
+    let known = text.ids(&tokenizer, known).inspect(|_| count += 1).find_map(Result::err);
     at_least_two(&text, if known.is_some() { 2 } else { count })?;
     let read = text.read_as().into_iter().chain(skipped(text.name(), text.options())).collect();
     let skipped = text.options().skipped();
@@ -79,25 +79,25 @@ struct Writer(Tokenizer);
 
 impl TrainedModel for Writer {
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
-        let (config, cut) = (file.config, &self.0);
+        let (config, tokenizer) = (file.config, &self.0);
         let text = Prose::open(path_of_text(file.path), config, DataMemory::set_by(config))?;
-        let count = text.count(cut)?;
+        let count = text.count(tokenizer)?;
         at_least_two(&text, count)?;
         let known = file.known.vocabulary(TOKENS)?;
-        let data = text.stream(config.training.batch, STEPS, cut, known, count)?;
-        Ok(TestData { data: Box::new(data), said: text.read_as().into_iter().collect() })
+        let data = text.stream(config.training.batch, STEPS, tokenizer, known, count)?;
+        Ok(TestData { data: Box::new(data), messages: text.read_as().into_iter().collect() })
     }
 
     /// Scores the predicted tokens of a text, window by window; the bootstrap intervals resample windows.
     fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
         /// Maximum number of logits in memory, which limits a window, but not the number of streams: each begins without a context.
         const LOGITS_TOGETHER: usize = 1 << 24;
-        let (config, cut, by) = (file.config, &self.0, file.known);
+        let (config, tokenizer, by) = (file.config, &self.0, file.known);
         let (text, known) = (test_text(file)?, by.vocabulary(TOKENS)?);
         let (mut count, mut unknown, mut words, mut letters, mut bytes) = (0, 0u64, 0, 0, 0);
         let id = known.unknown();
         text.each(&mut |piece| {
-            for token in cut.tokens(piece) {
+            for token in tokenizer.tokens(piece) {
                 count += 1;
                 unknown += u64::from(id.is_some() && known.id(&token).or(id) == id);
             }
@@ -108,7 +108,7 @@ impl TrainedModel for Writer {
         at_least_two(&text, count)?;
         let together = config.training.batch.saturating_mul(known.len()).max(1);
         let steps = (LOGITS_TOGETHER / together).clamp(1, STEPS);
-        let data = text.stream(config.training.batch, steps, cut, known, count)?;
+        let data = text.stream(config.training.batch, steps, tokenizer, known, count)?;
         let (tokens, letters, bytes) = (count as f64, letters as f64, bytes as f64);
         let mut sums = ScoreSums::new(ByLength::new("bits per token", Unit::Number).by("tokens read before"));
         for (number, batch) in data.batches(None, 0)?.enumerate() {
@@ -164,8 +164,12 @@ impl TrainedModel for Writer {
             ("characters", letters as u64),
             ("bytes", bytes as u64),
         ];
-        let said = text.read_as().into_iter().chain(skipped(text.name(), text.options())).collect();
-        Ok(Evaluation { counts, said, ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED]))) })
+        let message = text.read_as().into_iter().chain(skipped(text.name(), text.options())).collect();
+        Ok(Evaluation {
+            counts,
+            messages: message,
+            ..scored.with_loss(Some(ratio(total[NATS], total[COUNTED])))
+        })
     }
 }
 
@@ -226,27 +230,27 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         None => Prose::Held(embedded::prose()?),
     };
     let dev = dev.map(|path| Prose::open(path, config, memory)).transpose()?;
-    let cut = tokenizer(config)?;
-    from.same_cut(CUT, &cut)?;
+    let tokenizer = tokenizer(config)?;
+    from.same_tokenizer(TOKENIZER_NOTE, &tokenizer)?;
     let (name, as_read) = (whole.name().to_owned(), whole.read_as());
     // The end of the text is held out: training lines around a single held-out line would reveal its content.
     let given = dev.is_some();
     let (train, dev) = match dev {
         Some(dev) => (whole, dev),
-        None => whole.cut_off(one_in(config))?,
+        None => whole.hold_out_end(one_in(config))?,
     };
     let (mut length, mut dev_length, mut held_out) = (0, 0, HeldOutTexts::default());
     let [mut counted, mut of_dev] = [(); 2].map(|()| TokenCounts::default());
     train.each(&mut |piece| {
-        length += cut.tokens(piece).inspect(|token| counted.add(token)).count();
+        length += tokenizer.tokens(piece).inspect(|token| counted.add(token)).count();
     })?;
     dev.each(&mut |piece| {
-        dev_length += cut.tokens(piece).inspect(|token| of_dev.add(token)).count();
+        dev_length += tokenizer.tokens(piece).inspect(|token| of_dev.add(token)).count();
         let missing = OPENINGS - held_out.count;
-        let long = |line: &&str| cut.tokens(line).nth(3).is_some();
+        let long = |line: &&str| tokenizer.tokens(line).nth(3).is_some();
         let of_line = |line: &str| {
-            let half = cut.tokens(line).count() / 2;
-            Case { text: cut.join(cut.tokens(line).take(half.clamp(1, 40))), truth: Truth::Open }
+            let half = tokenizer.tokens(line).count() / 2;
+            Case { text: tokenizer.join(tokenizer.tokens(line).take(half.clamp(1, 40))), truth: Truth::Open }
         };
         piece.lines().filter(long).take(missing).for_each(|line| held_out.add(|| of_line(line)));
     })?;
@@ -255,25 +259,25 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
     at_least_two(&dev, dev_length).map_err(advice)?;
     // The vocabulary always has an unknown token, since new texts have tokens that the training text lacks.
     let limits = from.grows(net::limits(config, &[Vocabulary::UNKNOWN]), &TABLES[0]);
-    let tokens = net::known(cut.vocabulary_of(counted, &limits), config)?;
-    let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &cut, &tokens, count);
+    let tokens = net::known(tokenizer.vocabulary_of(counted, &limits), config)?;
+    let stream = |text: &Prose, count| text.stream(config.training.batch, STEPS, &tokenizer, &tokens, count);
     let (train_data, dev_data) = (stream(&train, length)?, stream(&dev, dev_length)?);
     // The batches are counted in the data: a text too short for all streams has more batches than the batch size says.
     let batches =
         train_data.batch_count().and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX);
     let steps = (config.training.epochs as usize).saturating_mul(batches);
     let (trainer, metric) = network(config, tokens.len(), steps)?;
-    let of_memory = train.said_of_memory(&train_data, config, memory);
-    let said = format!(
+    let of_memory = train.memory_message(&train_data, config, memory);
+    let message = format!(
         "{name}: {length} tokens to train on, {} different tokens; {dev_length} held out",
         tokens.len(),
     );
     let coverage = of_dev.coverage(&tokens);
     let parts = [Some(&train), given.then_some(&dev)].into_iter().flatten();
-    let reports = parts.clone().filter_map(|of| of.options().skipped()).collect();
-    let left_out: Vec<String> = parts.filter_map(|of| skipped(of.name(), of.options())).collect();
+    let reports = parts.clone().filter_map(|part| part.options().skipped()).collect();
+    let left_out: Vec<String> = parts.filter_map(|part| skipped(part.name(), part.options())).collect();
     Ok(Preparation {
-        trainer: trainer.vocabulary(TOKENS, tokens).note(CUT, cut.name()),
+        trainer: trainer.vocabulary(TOKENS, tokens).note(TOKENIZER_NOTE, tokenizer.name()),
         train: Box::new(train_data),
         dev: Box::new(dev_data),
         test,
@@ -285,7 +289,7 @@ fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
         score_held_out: None,
         classes: Vec::new(),
         facts: Default::default(),
-        said: [said].into_iter().chain(as_read).chain(of_memory).chain(left_out).collect(),
+        messages: [message].into_iter().chain(as_read).chain(of_memory).chain(left_out).collect(),
         skipped: reports,
     })
 }
@@ -339,12 +343,12 @@ fn network(config: &Config, tokens: usize, steps: usize) -> Result<(Trainer, &'s
         true => net.layer(Linear::tied(&table).named(NEXT)).of(h.linear(model.embedding)),
     };
     let losses = logits.cross_entropy(y);
-    let learnt = net::smoothed(logits, y, config).unwrap_or(losses);
+    let smoothed = net::smoothed(logits, y, config).unwrap_or(losses);
     let (metric, name) = match by_characters(config) {
         true => (Loss::bits_per_character(losses), "bits per character"),
         false => (Loss::perplexity(losses), "perplexity"),
     };
-    let trainer = net::trainer(net, learnt.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
+    let trainer = net::trainer(net, smoothed.mean(), config, steps)?.metric(metric).output(LOGITS, logits);
     Ok((trainer, name))
 }
 

@@ -104,7 +104,7 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
         Average::Ema => Some(Averaging::ema(training.averaging_decay)),
         Average::Mean => Some(Averaging::mean()),
     };
-    trainer = averaging.into_iter().fold(trainer, |trainer, of| trainer.averaged(of.since(since)));
+    trainer = averaging.into_iter().fold(trainer, |trainer, average| trainer.averaged(average.since(since)));
     if training.schedule == RateSchedule::Plateau {
         trainer = trainer.plateau(Plateau::new(0.5).patience(training.halve_after));
     }
@@ -113,8 +113,8 @@ fn paced(mut trainer: Trainer, training: &TrainingConfig, epoch: usize) -> Train
 
 /// Subtracts 10⁹ from the scores of classes without training texts, so that none is predicted; losses take the scores before.
 pub(super) fn of_trained(net: &Builder, scores: Var, (name, classes): (&str, &Vocabulary)) -> Var {
-    let of = |id| if classes.count(id) > 0 { 0.0 } else { -1e9 };
-    let values: Vec<f64> = (0..classes.len() as i64).map(of).collect();
+    let bias = |id| if classes.count(id) > 0 { 0.0 } else { -1e9 };
+    let values: Vec<f64> = (0..classes.len() as i64).map(bias).collect();
     if values.iter().all(|value| *value == 0.0) {
         return scores;
     }
@@ -144,12 +144,12 @@ pub(super) fn steps(config: &Config, texts: usize) -> usize {
 
 /// Returns the vocabulary of counted tokens, which keeps the tokens of the model that the training starts from.
 pub(super) fn vocabulary(
-    (cut, counted): (&Tokenizer, TokenCounts),
+    (tokenizer, counted): (&Tokenizer, TokenCounts),
     specials: &[&str],
     (from, table): (&Origin, &Table),
     (config, name): (&Config, &str),
 ) -> Result<Vocabulary> {
-    let found = cut.vocabulary_of(counted, &from.grows(limits(config, specials), table));
+    let found = tokenizer.vocabulary_of(counted, &from.grows(limits(config, specials), table));
     known(found.map_err(|e| e.noted(format!("in `{name}`"))), config)
 }
 
@@ -158,11 +158,11 @@ pub(super) fn known(found: Result<Vocabulary>, config: &Config) -> Result<Vocabu
     found.map_err(|e| match e.kind() {
         ErrorKind::Mismatch => {
             let text = &config.text;
-            let cut = match text.tokens.filter(|_| Config::has(config.run.task, "text.tokens")) {
+            let tokenizer = match text.tokens.filter(|_| Config::has(config.run.task, "text.tokens")) {
                 Some(tokens) => format!(", or change `text.tokens` (it is `{}`)", tokens.name()),
                 None => String::new(),
             };
-            let hint = format!("use more text, lower `text.min_count` (it is {}){cut}", text.min_count);
+            let hint = format!("use more text, lower `text.min_count` (it is {}){tokenizer}", text.min_count);
             too_few(e).noted(hint)
         }
         // Other errors, such as an unreadable file, get no note about these settings.
@@ -209,10 +209,11 @@ mod tests {
     #[test]
     fn a_model_larger_than_memory_is_refused() {
         assert!(fits(1 << 20, Some(1 << 24)).is_ok() && fits(u128::MAX, None).is_ok());
-        let said = fits((1 << 20) + 1, Some(1 << 24)).unwrap_err().to_string();
+        let message = fits((1 << 20) + 1, Some(1 << 24)).unwrap_err().to_string();
         assert!(
-            said.contains("expected at most 17 MB, the available memory") && said.contains("`model.hidden`"),
-            "{said}"
+            message.contains("expected at most 17 MB, the available memory")
+                && message.contains("`model.hidden`"),
+            "{message}"
         );
     }
 }

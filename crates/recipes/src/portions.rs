@@ -40,7 +40,7 @@ pub(super) trait RecordAnswers {
 
 /// Returns the location of a record in its file; `None` if the line is unknown.
 pub(super) fn location(record: &impl Record) -> Option<String> {
-    record.file_line().map(|place| place.to_string())
+    record.file_line().map(|location| location.to_string())
 }
 
 const NAMED: usize = 10;
@@ -63,16 +63,17 @@ impl ClassCounts {
     /// Counts the classes of a record, and returns whether it has none. Locations are kept while no training text has the class.
     fn add<M: RecordAnswers>(&mut self, config: &Config, record: &M::Record, portion: Portion) -> bool {
         let mut bare = true;
-        M::classes(config, record, &mut |what, name, place| {
+        M::classes(config, record, &mut |what, name, location| {
             bare = false;
-            let of = &mut self.0[usize::from(what == TAG)];
-            if !of.contains_key(name) {
-                of.insert(name.to_owned(), ClassCount { train: 0, held_out: UnseenLabel::new(what, name) });
+            let classes = &mut self.0[usize::from(what == TAG)];
+            if !classes.contains_key(name) {
+                classes
+                    .insert(name.to_owned(), ClassCount { train: 0, held_out: UnseenLabel::new(what, name) });
             }
-            match of.get_mut(name) {
+            match classes.get_mut(name) {
                 Some(class) if portion == Portion::Train => class.train += 1,
                 Some(class) if class.train > 0 => class.held_out.count += 1,
-                Some(class) => class.held_out.add(place),
+                Some(class) => class.held_out.add(location),
                 None => {}
             }
         });
@@ -137,11 +138,11 @@ impl ClassCounts {
 
     /// Returns warnings about classes whose names differ only in spelling, or look like missing values.
     pub(super) fn doubts(&self) -> Vec<String> {
-        let mut said = Vec::new();
-        for (what, of) in [LABEL, TAG].into_iter().zip(&self.0) {
+        let mut message = Vec::new();
+        for (what, counts) in [LABEL, TAG].into_iter().zip(&self.0) {
             let mut alike: BTreeMap<String, Vec<String>> = BTreeMap::new();
             let mut missing = Vec::new();
-            for (name, class) in of {
+            for (name, class) in counts {
                 let shown = format!("{} ({})", named(name), class.train + class.held_out.count);
                 if MISSING.contains(&name.as_str()) {
                     missing.push(shown.clone());
@@ -153,10 +154,10 @@ impl ClassCounts {
             let warning = |found: &[String], is: &str| {
                 (!found.is_empty()).then(|| format!("warning: {what}s that {is}: {}", listed(found)))
             };
-            said.extend(warning(&alike, "differ only in case, in blanks or in the spelling of a number"));
-            said.extend(warning(&missing, "look like a missing value that a program wrote"));
+            message.extend(warning(&alike, "differ only in case, in blanks or in the spelling of a number"));
+            message.extend(warning(&missing, "look like a missing value that a program wrote"));
         }
-        said
+        message
     }
 }
 
@@ -205,16 +206,16 @@ struct SharedRecords {
 
 impl SharedRecords {
     /// Counts a record; `known` has the sorted keys of the other portion.
-    fn add(&mut self, known: &[u64], key: u64, place: impl FnOnce() -> Option<String>) {
+    fn add(&mut self, known: &[u64], key: u64, location: impl FnOnce() -> Option<String>) {
         self.all += 1;
-        let begin = known.partition_point(|of| *of < key & !ANSWER);
-        if known.get(begin).is_none_or(|of| of | ANSWER != key | ANSWER) {
+        let begin = known.partition_point(|classes| *classes < key & !ANSWER);
+        if known.get(begin).is_none_or(|classes| classes | ANSWER != key | ANSWER) {
             return;
         }
         self.shared += 1;
         self.contradicting += u64::from(known.binary_search(&key).is_err());
         if self.places.len() < 3 {
-            self.places.extend(place());
+            self.places.extend(location());
         }
     }
 
@@ -261,7 +262,7 @@ impl PortionFacts {
     }
 
     /// Returns warnings about the training file and the held-out records, which [`fitting`] checks if they are a file.
-    pub(super) fn said<M: RecordAnswers>(
+    pub(super) fn messages<M: RecordAnswers>(
         &mut self,
         train: &str,
         held_out: &str,
@@ -278,19 +279,19 @@ impl PortionFacts {
             of_held.iter().for_each(|key| self.shared.add(of_train, *key, || None));
         }
         let records = M::Record::PLURAL;
-        let mut of = [(train, contradictions(of_train)), (held_out, contradictions(of_held))];
+        let mut shares = [(train, contradictions(of_train)), (held_out, contradictions(of_held))];
         if divided {
-            of = [(train, of[0].1 + of[1].1), (held_out, 0)];
+            shares = [(train, shares[0].1 + shares[1].1), (held_out, 0)];
         }
-        let mut said = self.classes.doubts();
-        said.extend(of.iter().filter(|(_, count)| *count > 0).map(|(name, count)| {
+        let mut message = self.classes.doubts();
+        message.extend(shares.iter().filter(|(_, count)| *count > 0).map(|(name, count)| {
             let (occur, other) = if *count == 1 { ("occurs", "") } else { ("occur", "different ") };
             let records = count_of(*count as u64, &format!("{other}{records}"));
             format!("warning: {records} of `{name}` {occur} with different right answers")
         }));
-        said.extend(self.shared.warning((held_out, records), &are::<M>("training", None)));
-        said.extend(self.classes.warnings(held_out));
-        Ok(said)
+        message.extend(self.shared.warning((held_out, records), &are::<M>("training", None)));
+        message.extend(self.classes.warnings(held_out));
+        Ok(message)
     }
 
     pub(super) fn test(&self) -> TestRecords<'_> {
@@ -298,12 +299,12 @@ impl PortionFacts {
     }
 }
 
-fn are<M: RecordAnswers>(kind: &str, of: Option<&str>) -> String {
-    let of = of.map_or_else(String::new, |of| format!(" of `{of}`"));
+fn are<M: RecordAnswers>(kind: &str, name: Option<&str>) -> String {
+    let name = name.map_or_else(String::new, |name| format!(" of `{name}`"));
     let records = M::Record::PLURAL;
     match M::MANY_ANSWERS {
-        true => format!("have the source of {kind} {records}{of}"),
-        false => format!("are {kind} {records}{of}"),
+        true => format!("have the source of {kind} {records}{name}"),
+        false => format!("are {kind} {records}{name}"),
     }
 }
 
@@ -331,9 +332,9 @@ impl TestRecords<'_> {
         for (own, known) in self.classes.0.iter_mut().zip(&self.known.classes.0) {
             // The model does not learn a kind of class that the training lacks.
             own.retain(|_, _| !known.is_empty());
-            for (class, of) in known {
+            for (class, counts) in known {
                 if let Some(own) = own.get_mut(class) {
-                    own.train = of.train
+                    own.train = counts.train
                 }
             }
         }
@@ -341,11 +342,11 @@ impl TestRecords<'_> {
         let records = M::Record::PLURAL;
         let [of_train, of_held] = &self.shared;
         let held_out = are::<M>("held-out", Some(&self.known.held_out)) + ", which choose the best epoch";
-        let said = [
+        let message = [
             of_train.warning((name, records), &are::<M>("training", None)),
             of_held.warning((name, records), &held_out),
         ];
-        Ok(said.into_iter().flatten().chain(self.classes.warnings(name)).collect())
+        Ok(message.into_iter().flatten().chain(self.classes.warnings(name)).collect())
     }
 }
 
@@ -356,13 +357,13 @@ pub(super) fn fitting<'a>(
     trained: impl Iterator<Item = &'a str>,
     unseen: impl Iterator<Item = &'a UnseenLabel> + Clone,
 ) -> Result<()> {
-    let classes: u64 = unseen.clone().map(|of| if of.name == OTHERS { of.count } else { 1 }).sum();
-    let records: u64 = unseen.clone().map(|of| of.count).sum();
+    let classes: u64 = unseen.clone().map(|class| if class.name == OTHERS { class.count } else { 1 }).sum();
+    let records: u64 = unseen.clone().map(|class| class.count).sum();
     if classes < 2 || 10 * classes <= 9 * records {
         return Ok(());
     }
     let expected = format!("{what}s of the training, {}", listed(&trained.map(named).collect::<Vec<_>>()));
-    let got = listed(&unseen.map(|of| named(&of.name)).collect::<Vec<_>>());
+    let got = listed(&unseen.map(|class| named(&class.name)).collect::<Vec<_>>());
     let error = Error::of(ErrorKind::Format, format!("{what}s of `{name}`"), expected, got);
     Err(error.noted(format!("`data.label` sets the column of the {what}s; `data.binary` changes labels")))
 }

@@ -45,7 +45,7 @@ impl RecordCounts {
         if is_train { self.lengths.push(length) } else { self.dev += 1 }
     }
 
-    fn kept_said<R: Record>(&self) -> Option<String> {
+    fn skip_message<R: Record>(&self) -> Option<String> {
         let (kept, plural) = (self.kept, R::PLURAL);
         let (stay, only) = match kept {
             1 => ("stays", "only this record has its"),
@@ -75,7 +75,7 @@ impl RecordCounts {
         let which = if self.dev == 0 { "none" } else { "all" };
         let got = format!("{}, of which {which} would be held out", count_of(all as u64, plural));
         let error = too_few(Error::of(ErrorKind::Format, format!("{plural} of `{train}`"), expected, got));
-        let error = self.kept_said::<M::Record>().into_iter().fold(error, Error::noted);
+        let error = self.skip_message::<M::Record>().into_iter().fold(error, Error::noted);
         Err(if all == 1 && !M::ONE_RECORD.is_empty() { error.noted(M::ONE_RECORD) } else { error })
     }
 }
@@ -134,7 +134,7 @@ pub(super) struct TaskNetwork {
     /// What is known of the training records and of the held-out records, for the first line for people.
     pub(super) known: [String; 2],
     /// Lines for people: before the line about how the training files are read, after it, and after the lines about memory.
-    pub(super) said: [Vec<String>; 3],
+    pub(super) messages: [Vec<String>; 3],
 }
 
 pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -> Result<Preparation> {
@@ -171,35 +171,35 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
     let tokens = std::mem::take(&mut counts.tokens);
     let mut texts = TrainingTexts { train, dev, given, from: &from, counts };
     let network = survey.end(&mut texts, tokens)?;
-    let TaskNetwork { loaders: [data, dev_data], mut trainer, metric, reading, known, said } = network;
+    let TaskNetwork { loaders: [data, dev_data], mut trainer, metric, reading, known, messages } = network;
     let data = of_training(data, config);
     let (mut coverage, mut vectors, mut otherwise) = (None, None, None);
     let TrainingTexts { train, dev, mut counts, .. } = texts;
     // The task has removed the classes that its model does not learn.
-    let warnings = counts.facts.said::<S::Model>(&train.called(), &dev.called(), divides)?;
+    let warnings = counts.facts.messages::<S::Model>(&train.called(), &dev.called(), divides)?;
     // Rows of features have no words, and other rows are read as the training rows.
     if let Some((words, note)) = reading {
         let read = read_as(dev.options()).zip(read_as(train.options()));
-        otherwise = read.filter(|(own, of)| own != of).map(|(own, _)| format!("{}: {own}", dev.called()));
+        otherwise = read.filter(|(own, part)| own != part).map(|(own, _)| format!("{}: {own}", dev.called()));
         trainer = trainer.note(READ_AS, note.phrases(false).to_note());
         coverage = counts.dev_tokens.coverage(&words);
         vectors = net::vectors(config, &mut trainer, &words)?;
     }
-    let ([known, held], [before, after, last]) = (known, said);
+    let ([known, held], [before, after, last]) = (known, messages);
     let (records, plural) = (counts.lengths.len(), S::Record::PLURAL);
-    let mut said =
+    let mut messages =
         vec![format!("{}: {records} {plural}{known}; {} held out{held}", train.called(), counts.dev)];
-    said.extend(before.into_iter().chain(read_as(train.options())).chain(dropped.flatten()).chain(after));
-    said.extend(otherwise.filter(|_| given && !too_few));
-    said.extend(train.said_of_memory(&data, memory));
-    said.extend(dev.said_of_memory(&dev_data, memory).filter(|_| given && !too_few));
-    said.extend(last);
+    messages.extend(before.into_iter().chain(read_as(train.options())).chain(dropped.flatten()).chain(after));
+    messages.extend(otherwise.filter(|_| given && !too_few));
+    messages.extend(train.memory_message(&data, memory));
+    messages.extend(dev.memory_message(&dev_data, memory).filter(|_| given && !too_few));
+    messages.extend(last);
     let parts = [Some(&train), (given && !too_few).then_some(&dev)].into_iter().flatten();
-    let reports = parts.clone().filter_map(|of| of.options().skipped()).collect();
-    said.extend(parts.filter_map(|of| skipped(&of.called(), of.options())));
-    said.extend(vectors);
-    said.extend(counts.kept_said::<S::Record>().into_iter().chain(counts.folds).chain(warnings));
-    let score_held_out = score_held_out::<S::Model>(dev, within, &mut said);
+    let reports = parts.clone().filter_map(|part| part.options().skipped()).collect();
+    messages.extend(parts.filter_map(|part| skipped(&part.called(), part.options())));
+    messages.extend(vectors);
+    messages.extend(counts.skip_message::<S::Record>().into_iter().chain(counts.folds).chain(warnings));
+    let score_held_out = score_held_out::<S::Model>(dev, within, &mut messages);
     Ok(Preparation {
         trainer,
         train: Box::new(data),
@@ -213,7 +213,7 @@ pub(super) fn prepare<'a, S: TaskSurvey<'a>>(config: &'a Config, paths: Paths) -
         classes: counts.facts.classes.all().cloned().collect(),
         facts: counts.facts,
         score_held_out,
-        said,
+        messages,
         skipped: reports,
     })
 }
@@ -265,11 +265,11 @@ fn divided<'a, S: TaskSurvey<'a>>(
     }
 }
 
-/// Returns a function that scores held-out records, which stay in memory; `None`, with a message in `said`, if they are too large.
+/// Returns a function that scores held-out records, which stay in memory; `None`, with a message in `messages`, if they are too large.
 fn score_held_out<M: RecordModel>(
     texts: Texts<M::Record>,
     (config, memory): (&Config, DataMemory),
-    said: &mut Vec<String>,
+    messages: &mut Vec<String>,
 ) -> Option<HeldOutScorer> {
     let bytes = match &texts {
         Texts::Held(texts) => texts.records().iter().map(Record::bytes).sum(),
@@ -279,7 +279,7 @@ fn score_held_out<M: RecordModel>(
         return None;
     }
     if bytes > memory.texts() / 4 {
-        said.push(format!(
+        messages.push(format!(
             "{}: the {} exceed {}, a 32nd of the memory limit, so the training does not write a table of their scores",
             texts.called(),
             M::Record::PLURAL,

@@ -53,7 +53,7 @@ impl Prose {
     }
 
     /// Returns a message about what is in memory; `None` if it is the whole text, or if the config sets the window.
-    pub(super) fn said_of_memory(
+    pub(super) fn memory_message(
         &self,
         data: &Continuous,
         config: &Config,
@@ -90,14 +90,14 @@ impl Prose {
         read_as(self.options())
     }
 
-    pub(super) fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
+    pub(super) fn hold_out_end(self, one_in: u64) -> Result<(Self, Self)> {
         Ok(match self {
             Self::Held(text) => {
-                let (rest, last) = text.cut_off(one_in);
+                let (rest, last) = text.hold_out_end(one_in);
                 (Self::Held(rest), Self::Held(last))
             }
             Self::InFiles(files, window) => {
-                let (rest, last) = files.cut_off(one_in)?;
+                let (rest, last) = files.hold_out_end(one_in)?;
                 (Self::InFiles(rest, window), Self::InFiles(last, window))
             }
         })
@@ -115,19 +115,19 @@ impl Prose {
         self.pieces().try_for_each(|piece| piece.map(|piece| visit(&piece)))
     }
 
-    pub(super) fn count(&self, cut: &Tokenizer) -> Result<usize> {
+    pub(super) fn count(&self, tokenizer: &Tokenizer) -> Result<usize> {
         let mut count = 0;
-        self.each(&mut |piece| count += cut.tokens(piece).count())?;
+        self.each(&mut |piece| count += tokenizer.tokens(piece).count())?;
         Ok(count)
     }
 
     pub(super) fn ids<'a>(
         &'a self,
-        cut: &'a Tokenizer,
+        tokenizer: &'a Tokenizer,
         tokens: &'a Vocabulary,
     ) -> impl Iterator<Item = Result<i64>> + 'a {
         self.pieces().flat_map(|piece| match piece {
-            Ok(piece) => cut.tokens(&piece).map(|token| tokens.lookup(&token)).collect::<Vec<_>>(),
+            Ok(piece) => tokenizer.tokens(&piece).map(|token| tokens.lookup(&token)).collect::<Vec<_>>(),
             Err(e) => vec![Err(e)],
         })
     }
@@ -137,11 +137,11 @@ impl Prose {
         &self,
         most: usize,
         steps: usize,
-        cut: &Tokenizer,
+        tokenizer: &Tokenizer,
         tokens: &Vocabulary,
         count: usize,
     ) -> Result<Continuous> {
-        let ids = self.ids(cut, tokens);
+        let ids = self.ids(tokenizer, tokens);
         let streams = (count / (16 * STEPS)).clamp(1, most);
         match self {
             Self::Held(_) => Continuous::try_new(ids, streams, steps, FEEDS),
@@ -154,7 +154,7 @@ impl Prose {
 }
 
 pub(super) struct Pieces<'a> {
-    cut: &'a Tokenizer,
+    tokenizer: &'a Tokenizer,
     /// The last tokens of the text: the text of a token depends on the tokens before this token.
     last: Vec<&'a str>,
     /// The number of tokens in `last` whose text was already passed to the callback.
@@ -165,18 +165,18 @@ impl<'a> Pieces<'a> {
     /// The number of tokens that are kept, and the number after which text is passed on: a character has up to four tokens.
     const LOOKED_AT: usize = 8;
 
-    pub(super) fn new(cut: &'a Tokenizer) -> Self {
-        Self { cut, last: Vec::new(), shown: 0 }
+    pub(super) fn new(tokenizer: &'a Tokenizer) -> Self {
+        Self { tokenizer, last: Vec::new(), shown: 0 }
     }
 
     /// Adds a token and passes the new text to `each`; a text that ends within a character is kept back.
     pub(super) fn push(&mut self, token: &'a str, each: &mut dyn FnMut(&str)) {
         self.last.push(token);
-        let whole = self.cut.join(&self.last);
+        let whole = self.tokenizer.join(&self.last);
         if whole.ends_with(char::REPLACEMENT_CHARACTER) && self.last.len() - self.shown < Self::LOOKED_AT {
             return;
         }
-        let before = self.cut.join(self.last.iter().take(self.shown));
+        let before = self.tokenizer.join(self.last.iter().take(self.shown));
         each(whole.strip_prefix(&*before).unwrap_or_default());
         let old = self.last.len().saturating_sub(Self::LOOKED_AT);
         self.last.drain(..old);
@@ -185,7 +185,8 @@ impl<'a> Pieces<'a> {
 
     /// Ends the text, and passes the text that was kept back to `each`.
     pub(super) fn end(self, each: &mut dyn FnMut(&str)) {
-        let (before, whole) = (self.cut.join(self.last.iter().take(self.shown)), self.cut.join(&self.last));
+        let (before, whole) =
+            (self.tokenizer.join(self.last.iter().take(self.shown)), self.tokenizer.join(&self.last));
         each(whole.strip_prefix(&*before).unwrap_or_default());
     }
 }
@@ -196,11 +197,12 @@ mod tests {
 
     #[test]
     fn pieces_are_the_text() {
-        for cut in [Tokenizer::words(), Tokenizer::characters(), Tokenizer::pieces(), Tokenizer::whitespace()]
+        for tokenizer in
+            [Tokenizer::words(), Tokenizer::characters(), Tokenizer::pieces(), Tokenizer::whitespace()]
         {
             let text = "Nothing is as it was: \"no\", he said, and (again) went\non to the end of it.";
-            let tokens: Vec<String> = cut.tokens(text).map(|token| token.into_owned()).collect();
-            let (mut pieces, mut found, mut count) = (Pieces::new(&cut), String::new(), 0);
+            let tokens: Vec<String> = tokenizer.tokens(text).map(|token| token.into_owned()).collect();
+            let (mut pieces, mut found, mut count) = (Pieces::new(&tokenizer), String::new(), 0);
             let mut each = |piece: &str| {
                 found.push_str(piece);
                 count += 1;
@@ -209,7 +211,7 @@ mod tests {
                 pieces.push(token, &mut each);
             }
             pieces.end(&mut each);
-            assert_eq!((found, count), (cut.join(&tokens), tokens.len() + 1));
+            assert_eq!((found, count), (tokenizer.join(&tokens), tokens.len() + 1));
         }
     }
 }

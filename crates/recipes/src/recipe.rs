@@ -132,8 +132,8 @@ pub(super) trait RecordModel: AnsweringModel + RecordAnswers + Sized + 'static {
     /// Opens a test file, in memory or (`in_files`) in its files; also returns lines for people about how it is read.
     fn open(file: &TestFile<'_>, in_files: bool) -> Result<(Texts<Self::Record>, Vec<String>)> {
         let texts = Texts::open_test(file.path, file.config, &Self::options(file)?, in_files)?;
-        let said = read_as(texts.options()).into_iter().collect();
-        Ok((texts, said))
+        let messages = read_as(texts.options()).into_iter().collect();
+        Ok((texts, messages))
     }
 
     fn loader(&self, file: &TestFile<'_>, texts: &Texts<Self::Record>) -> Result<Loader>;
@@ -166,8 +166,8 @@ impl Recipe {
                 let (texts, mut read) = M::open(file, true)?;
                 let mut records = known.test();
                 let (mut check, batch) = (M::checks(file, &texts)?, AnswerBatch::of_bytes(usize::MAX));
-                texts.in_batches(batch, &|_| 0, &mut |of| {
-                    of.iter().try_for_each(|(number, record)| {
+                texts.in_batches(batch, &|_| 0, &mut |batch_of_texts| {
+                    batch_of_texts.iter().try_for_each(|(number, record)| {
                         records.add::<M>(file.config, record);
                         check(*number, record)
                     })
@@ -192,23 +192,24 @@ impl<M: RecordModel> TrainedModel for M {
     }
 
     fn data(&self, file: &TestFile<'_>) -> Result<TestData> {
-        let (texts, said) = M::open(file, false)?;
-        Ok(TestData { data: Box::new(self.loader(file, &texts)?), said })
+        let (texts, messages) = M::open(file, false)?;
+        Ok(TestData { data: Box::new(self.loader(file, &texts)?), messages })
     }
 
     fn scores(&self, file: &TestFile<'_>, each: EachOutcome<'_>) -> Result<Evaluation> {
-        let (texts, mut said) = M::open(file, true)?;
+        let (texts, mut messages) = M::open(file, true)?;
         let (name, options) = (texts.called().into_owned(), texts.options().clone());
         let scored = self.scored(file, texts, each)?;
         for (what, vocabulary) in [(LABEL, "labels"), (TAG, "tags")] {
             if scored.is_foreign(what) {
                 let known = file.known.vocabulary(vocabulary)?;
                 let trained = known.tokens().filter(|name| trained_id(known, name).is_some());
-                fitting((what, file.path), trained, scored.unseen.iter().filter(|of| of.what == what))?;
+                fitting((what, file.path), trained, scored.unseen.iter().filter(|class| class.what == what))?;
             }
         }
-        said.extend(options.left_out().into_iter().chain(skipped(&name, &options)).chain(scored.said));
-        Ok(Evaluation { said, ..scored })
+        messages
+            .extend(options.left_out().into_iter().chain(skipped(&name, &options)).chain(scored.messages));
+        Ok(Evaluation { messages, ..scored })
     }
 }
 
@@ -218,7 +219,7 @@ impl<M: RecordModel> TrainedModel for M {
 pub struct Preview {
     /// The detected format, columns and header with the reasons, as a line for people; `None` if there is nothing to
     /// report.
-    pub said: Option<String>,
+    pub messages: Option<String>,
     /// The detected options as a JSON object from [`ReadOptions::to_json`].
     pub how: String,
     /// The first records of the data set, each formatted as a line.
@@ -229,7 +230,7 @@ impl Preview {
     pub(super) const SHOWN: usize = 3;
 
     pub(super) fn new(options: &ReadOptions, records: Vec<String>) -> Self {
-        Self { said: read_as(options), how: options.to_json(), records }
+        Self { messages: read_as(options), how: options.to_json(), records }
     }
 
     pub(super) fn of<R: Record>(
@@ -244,7 +245,7 @@ impl Preview {
     }
 
     /// Returns a text in quotation marks, cut after 80 characters.
-    pub(super) fn cut(text: &str) -> String {
+    pub(super) fn shortened(text: &str) -> String {
         Printable(text).quoted(80)
     }
 }

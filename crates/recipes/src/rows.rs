@@ -87,11 +87,11 @@ impl RecordModel for Classifier {
         let memory = DataMemory(super::memory_limit(config, None)?);
         let rows = within(path, &Self::training_options(config)?, memory)?;
         let first = rows.first_index().number();
-        let line = |of: &LabelledRow| {
-            let entries = of.indices.iter().zip(&of.values).take(8);
+        let line = |row: &LabelledRow| {
+            let entries = row.indices.iter().zip(&row.values).take(8);
             let entries: Vec<String> =
                 entries.map(|(index, value)| format!("{}:{value}", index + first)).collect();
-            format!("features {}, {}", entries.join(" "), Self::line(of))
+            format!("features {}, {}", entries.join(" "), Self::line(row))
         };
         Ok(Preview::new(rows.read_as(), rows.records().iter().take(Preview::SHOWN).map(line).collect()))
     }
@@ -143,8 +143,8 @@ impl RecordModel for Classifier {
             for ((number, row), p) in part.iter().zip(found.chunks_exact(known.len())) {
                 // Adding 0.0 changes a label −0 to 0.
                 let (text, label) = (case(row, first).text, (row.label + 0.0).to_string());
-                let place = || format!("record {number} of `{}`", rows.called());
-                scores.add((&text, &label), &place, row.indices.len(), p, each);
+                let location = || format!("record {number} of `{}`", rows.called());
+                scores.add((&text, &label), &location, row.indices.len(), p, each);
             }
             Ok(())
         })?;
@@ -240,7 +240,7 @@ impl<'a> TaskSurvey<'a> for RowSurvey<'a> {
             metric: "accuracy",
             reading: None,
             known: [format!(" of {columns} features and {} labels", labels.len()), String::new()],
-            said: [Vec::new(), unused(config)?, Vec::new()],
+            messages: [Vec::new(), unused(config)?, Vec::new()],
         })
     }
 }
@@ -281,11 +281,11 @@ fn fitting(
     let mut rows = within(path, options, memory)?;
     let dropped = rows.drop_beyond(columns);
     let last = columns as i64 - 1 + rows.first_index().number();
-    let said = format!(
+    let message = format!(
         "{}: {dropped} entries beyond feature {last}, the last in training, are left out",
         rows.name()
     );
-    Ok((rows, (dropped > 0).then_some(said)))
+    Ok((rows, (dropped > 0).then_some(message)))
 }
 
 fn loader(config: &Config, rows: &LabelledRows, columns: usize, labels: &Vocabulary) -> Result<Loader> {

@@ -37,7 +37,7 @@ impl OfSums for FigureFn {
     fn value(&self, sums: &[f64]) -> f64 {
         match *self {
             Self::Share(hits, texts) => ratio(sums[hits], sums[texts]),
-            Self::Of(of) => of(sums),
+            Self::Of(figure) => figure(sums),
         }
     }
 
@@ -95,7 +95,7 @@ impl Bootstrap {
     pub(super) fn of_metric(&self, metric: &dyn Metric) -> (f64, Option<[f64; 2]>) {
         let columns = metric.sums();
         let is_hit = |sums: &Vec<f64>| *sums == [0.0, 1.0] || *sums == [1.0, 1.0];
-        let is_ratio = |of: &[f64; 2]| metric.value(of) == ratio(of[0], of[1]);
+        let is_ratio = |interval: &[f64; 2]| metric.value(interval) == ratio(interval[0], interval[1]);
         let is_share = columns == 2
             && self.groups.iter().all(is_hit)
             && [[0.0, 1.0], [1.0, 1.0], [1.0, 2.0]].iter().all(is_ratio);
@@ -136,8 +136,8 @@ impl Bootstrap {
         let percentiles = |mut values: Vec<f64>| {
             values.retain(|value| !value.is_nan());
             values.sort_by(f64::total_cmp);
-            let place = |share: f64| ((share * values.len() as f64) as usize).saturating_sub(1);
-            Some([*values.get(place(0.025))?, *values.get(place(0.975))?])
+            let index = |share: f64| ((share * values.len() as f64) as usize).saturating_sub(1);
+            Some([*values.get(index(0.025))?, *values.get(index(0.975))?])
         };
         let total = self.total(columns);
         let interval = |(values, figure): (Vec<f64>, &F)| match figure.share() {
@@ -225,26 +225,26 @@ mod tests {
 
     #[test]
     fn an_interval_of_few_texts_contains_the_share_as_often_as_promised() {
-        let of = |hits, texts| {
+        let interval = |hits, texts| {
             sample((0..texts).map(|i| i < hits)).intervals(2, &[FigureFn::Share(0, 1)])[0].unwrap()
         };
         // By definition, the ends are 1.96 standard errors of a share that equals the end from the hits.
-        for end in of(27, 30) {
+        for end in interval(27, 30) {
             let errors = (0.9 - end).abs() / (end * (1.0 - end) / 30.0).sqrt();
             assert!((errors - 1.959964).abs() < 1e-6, "{end}");
         }
-        assert!(of(30, 30)[0] < 0.9 && of(30, 30)[1] > 0.9999 && of(0, 2)[1] < 0.7);
+        assert!(interval(30, 30)[0] < 0.9 && interval(30, 30)[1] > 0.9999 && interval(0, 2)[1] < 0.7);
         // The probability that the interval of a sample of 30 texts contains the share that the samples are drawn with.
         let covered = |share: f64| -> f64 {
             let choose = |hits: i32| (0..hits).map(|i| f64::from(30 - i) / f64::from(i + 1)).product::<f64>();
             let probability = |hits: i32| choose(hits) * share.powi(hits) * (1.0 - share).powi(30 - hits);
-            let inside = |hits: &i32| (of(*hits, 30)[0]..=of(*hits, 30)[1]).contains(&share);
+            let inside = |hits: &i32| (interval(*hits, 30)[0]..=interval(*hits, 30)[1]).contains(&share);
             (0..=30).filter(inside).map(probability).sum()
         };
         let mean = [0.5, 0.7, 0.8, 0.9].map(covered).iter().sum::<f64>() / 4.0;
         assert!(mean > 0.95, "{mean}");
         // From 100 texts on, the interval is the bootstrap interval.
-        assert_eq!(of(80, 100), sample((0..100).map(|i| i < 80)).intervals(2, &[SHARE])[0].unwrap());
+        assert_eq!(interval(80, 100), sample((0..100).map(|i| i < 80)).intervals(2, &[SHARE])[0].unwrap());
     }
 
     #[test]

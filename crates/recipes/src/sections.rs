@@ -286,7 +286,7 @@ impl SettingRules {
 
     /// Returns the values that `tune` tries by default, as TOML; `None` if it does not vary the setting.
     pub(super) fn tried(&self, task: Task) -> Option<&'static str> {
-        self.tuned.iter().find(|(of, _)| *of == task).map(|(_, values)| *values)
+        self.tuned.iter().find(|(task_of_values, _)| *task_of_values == task).map(|(_, values)| *values)
     }
 
     /// Adds an error for each rule that the value of the setting breaks.
@@ -306,13 +306,13 @@ impl SettingRules {
         }
         for Condition { holds, expected, got } in self.conditions.iter().flatten() {
             if !holds(config) {
-                let of = |name: &str| config.get(name).map_or_else(String::new, |value| value.plain());
+                let setting = |name: &str| config.get(name).map_or_else(String::new, |value| value.plain());
                 let braces = expected.split_once('{').and_then(|(a, rest)| Some((a, rest.split_once('}')?)));
                 let expected = match braces {
-                    Some((before, (other, behind))) => format!("{before}{}{behind}", of(other)),
+                    Some((before, (other, behind))) => format!("{before}{}{behind}", setting(other)),
                     None => (*expected).to_owned(),
                 };
-                let got = got.map_or_else(|| of(&name), |got| got(config));
+                let got = got.map_or_else(|| setting(&name), |got| got(config));
                 wrong.push(Error::new(name.clone(), expected, got));
             }
         }
@@ -387,7 +387,7 @@ section! {
         /// Target: `label` (one label per text), `labels` (several labels per text, or none) or `number` (regression).
         target: Target = Target::Label, of(tasks!(Classify, not Tag | Lm | Translate));
         /// Label separator, for several labels in a cell, or `lists` for cells such as `['a', 'b']`; a list in JSON or Parquet needs none (default: `,`, `;`, `|`, a line break or `lists`, as detected and printed).
-        label_separator: Option<String> = None, of(tasks!(Classify, not Tag | Lm | Translate)), but(|c| c.data.label_separator.as_ref().is_none_or(|of| !of.is_empty()), "at least one character, as `;`", |_| "none".to_owned());
+        label_separator: Option<String> = None, of(tasks!(Classify, not Tag | Lm | Translate)), but(|c| c.data.label_separator.as_ref().is_none_or(|value| !value.is_empty()), "at least one character, as `;`", |_| "none".to_owned());
         /// Header: whether the first record of a table, or the first line of words and tags, names the columns (default: detected and printed).
         header: Option<bool> = None;
         /// Column separator of a table: one character, or `tab`; for `tag`, only tables of texts to answer have one (default: comma, semicolon, tab or bar, as detected).

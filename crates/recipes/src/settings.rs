@@ -81,15 +81,15 @@ pub(super) trait Setting: Sized {
 
 /// Declares types of settings: what is expected, the conversion from a value, and the conversion to a value.
 macro_rules! types {
-    ($($type:ty: $expected:expr, $of:expr, $value:expr;)*) => {$(
+    ($($type:ty: $expected:expr, $convert:expr, $value:expr;)*) => {$(
         impl Setting for $type {
             fn expected() -> String {
                 $expected.into()
             }
 
             fn of(value: &Value) -> Option<Self> {
-                let of: fn(&Value) -> Option<Self> = $of;
-                of(value)
+                let convert: fn(&Value) -> Option<Self> = $convert;
+                convert(value)
             }
 
             fn value(&self) -> Option<Value> {
@@ -100,17 +100,17 @@ macro_rules! types {
     )*};
 }
 types! {
-    bool: "true or false", |of| if let Value::Flag(of) = of { Some(*of) } else { None }, |of| Some(Value::Flag(*of));
-    u64: "a whole number from 0 on", whole, |of| Some(integer(*of));
-    usize: "a whole number from 0 on", whole, |of| Some(integer(*of));
-    f64: "a number", float, |of| Some(Value::Float(*of));
-    String: "a text in quotes", |of| if let Value::Text(of) = of { Some(of.clone()) } else { None }, |of| Some(Value::Text(of.clone()));
-    Vec<String>: "a text in quotes, or a list of them", texts, |of| list(of);
-    Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |of| text(of)?.parse().ok(), shown;
-    OptimizerKind: format!("one of {}", optimizers()), |of| text(of)?.parse().ok().filter(decays), shown;
-    ByteSize: ByteSize::EXPECTED, |of| text(of)?.parse().ok(), shown;
-    Fold: "a fold of several, as \"2/5\"", |of| Fold::parse(&text(of)?), shown;
-    LabelThreshold: LabelThreshold::EXPECTED, |of| text(of)?.parse().ok(), shown;
+    bool: "true or false", |value| if let Value::Flag(value) = value { Some(*value) } else { None }, |value| Some(Value::Flag(*value));
+    u64: "a whole number from 0 on", whole, |value| Some(integer(*value));
+    usize: "a whole number from 0 on", whole, |value| Some(integer(*value));
+    f64: "a number", float, |value| Some(Value::Float(*value));
+    String: "a text in quotes", |value| if let Value::Text(value) = value { Some(value.clone()) } else { None }, |value| Some(Value::Text(value.clone()));
+    Vec<String>: "a text in quotes, or a list of them", texts, |value| list(value);
+    Precision: format!("one of {}", Self::ALL.map(|one| format!("`{one}`")).join(", ")), |value| text(value)?.parse().ok(), shown;
+    OptimizerKind: format!("one of {}", optimizers()), |value| text(value)?.parse().ok().filter(decays), shown;
+    ByteSize: ByteSize::EXPECTED, |value| text(value)?.parse().ok(), shown;
+    Fold: "a fold of several, as \"2/5\"", |value| Fold::parse(&text(value)?), shown;
+    LabelThreshold: LabelThreshold::EXPECTED, |value| text(value)?.parse().ok(), shown;
 }
 
 /// Returns whether an optimizer has the setting `training.weight_decay`. FTRL is for linear models.
@@ -187,10 +187,10 @@ impl<T: Setting> Setting for Option<T> {
 
 /// Declares an enum; each variant has a name in config files.
 macro_rules! choice {
-    ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
+    ($(#[doc = $doc:literal])* $name:ident { $($(#[doc = $text_of:literal])* $variant:ident = $text:literal),* $(,)? }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum $name { $($(#[doc = $of])* $variant),* }
+        pub enum $name { $($(#[doc = $text_of])* $variant),* }
 
         impl $name {
             /// All choices.
@@ -258,12 +258,12 @@ impl fmt::Display for SettingKey {
 /// Declares a table of settings: a struct, its defaults by task, and the rules of each setting, by calls behind its default.
 macro_rules! section {
     ($(#[doc = $doc:literal])* $name:ident($task:ident) = $section:literal, $table:ident {
-        $($(#[doc = $of:literal])+ $field:ident: $type:ty = $default:expr $(, $rule:ident($($of_rule:tt)*))*;)*
+        $($(#[doc = $doc_line:literal])+ $field:ident: $type:ty = $default:expr $(, $rule:ident($($of_rule:tt)*))*;)*
     }) => {
         $(#[doc = $doc])*
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
-        pub struct $name { $($(#[doc = $of])+ pub $field: $type,)* }
+        pub struct $name { $($(#[doc = $doc_line])+ pub $field: $type,)* }
 
         impl Default for $name {
             fn default() -> Self {
@@ -276,7 +276,7 @@ macro_rules! section {
                 let key = $crate::settings::SettingKey {
                     section: $section,
                     name: stringify!($field),
-                    doc: concat!($($of),+),
+                    doc: concat!($($doc_line),+),
                 };
                 SettingRules::new(
                     key,

@@ -177,7 +177,7 @@ mod tests {
             (0..1_000).filter_map(|i| number(&values.at(f64::from(i) / 1_000.0)?)).collect()
         };
         let range = |from, to, log| drawn(Values::Between { from, to, log });
-        let share = |of: &[f64], below: f64| of.iter().filter(|x| **x < below).count();
+        let share = |numbers: &[f64], below: f64| numbers.iter().filter(|x| **x < below).count();
         let rates = range(Value::Float(1e-4), Value::Float(1e-2), true);
         assert!((499..=501).contains(&share(&rates, 1e-3)) && rates[0] == 1e-4, "{rates:?}");
         assert_eq!(share(&range(Value::Float(0.0), Value::Int(1), false), 0.25), 250);

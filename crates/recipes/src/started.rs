@@ -69,17 +69,18 @@ const CHECKPOINTS: [&str; 2] = ["best.ckpt", "last.ckpt"];
 /// Returns the path of the checkpoint of a run: `run` itself if it is a file, or the best checkpoint in the run folder.
 fn file(run: &str) -> Result<PathBuf> {
     let path = unpadded_text::path_of_text(run);
-    let of = |folder: &Path| CHECKPOINTS.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
+    let checkpoint =
+        |folder: &Path| CHECKPOINTS.map(|name| folder.join(name)).into_iter().find(|path| path.exists());
     let wrong = |expected: &str, got| Err(Error::of(ErrorKind::Io, "training.from", expected, got));
     if !path.is_dir() {
         let got = format!("nothing at `{run}`");
         return if path.exists() { Ok(path) } else { wrong("a run folder or a checkpoint", got) };
     }
-    if let Some(found) = of(&path) {
+    if let Some(found) = checkpoint(&path) {
         return Ok(found);
     }
     let entries = std::fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
-    let got = match entries.filter(|path| of(path).is_some()).min() {
+    let got = match entries.filter(|path| checkpoint(path).is_some()).min() {
         Some(one) => {
             let one = unpadded_text::text_of_path(one);
             format!("a folder of several runs, `{run}`; name one of the runs, as `{one}`")
@@ -118,8 +119,8 @@ impl Origin {
         let below = match checkpoint.notes.get(BELOW) {
             _ if task != wanted => Some((theirs.model.clone(), theirs.to_toml())),
             Some(note) => {
-                let of = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
-                Some((Config::from_toml(note).map_err(of)?.model, note.clone()))
+                let noted = |e: Error| e.noted(format!("in note `{BELOW}` of `{name}`"));
+                Some((Config::from_toml(note).map_err(noted)?.model, note.clone()))
             }
             None => None,
         };
@@ -153,8 +154,8 @@ impl Origin {
         Ok(Self(Some(Arc::new(trained))))
     }
 
-    /// Checks that `cut` is the tokenizer of the trained model, whose name is in the note `note`.
-    pub(super) fn same_cut(&self, note: &str, cut: &Tokenizer) -> Result<()> {
+    /// Checks that `tokenizer` is the tokenizer of the trained model, whose name is in the note `note`.
+    pub(super) fn same_tokenizer(&self, note: &str, tokenizer: &Tokenizer) -> Result<()> {
         let Some(Trained { name, checkpoint, .. }) = self.0.as_deref() else { return Ok(()) };
         // Language models and classifiers store the tokenizer in a note of the same name.
         let Some(theirs) = checkpoint.notes.get(note) else {
@@ -162,10 +163,10 @@ impl Origin {
                 format!("`{name}`, a model that reads no texts, such as a classifier of rows of features");
             return Err(Error::new("training.from", "a model that reads texts", got));
         };
-        if *theirs == cut.name() {
+        if *theirs == tokenizer.name() {
             return Ok(());
         }
-        let error = Error::new(note, format!("`{theirs}`, as `{name}`"), format!("`{}`", cut.name()));
+        let error = Error::new(note, format!("`{theirs}`, as `{name}`"), format!("`{}`", tokenizer.name()));
         Err(error
             .noted("set `text.tokens`, `text.lowercase` and `text.tokenizer` as in the model to start from"))
     }
@@ -209,8 +210,8 @@ impl Origin {
                 own.into_iter().fold(trainer, |trainer, (name, own)| trainer.vocabulary(&name, own));
             return Ok((trainer, Vec::new()));
         }
-        let said = from.give(&mut trainer, task)?;
-        Ok((trainer, said))
+        let messages = from.give(&mut trainer, task)?;
+        Ok((trainer, messages))
     }
 }
 
@@ -242,7 +243,7 @@ impl Trained {
 
     fn give(&self, trainer: &mut Trainer, task: Task) -> Result<Vec<String>> {
         let mut from = self.checkpoint.clone();
-        let (mut shares, mut said) = (Vec::<(&Table, String)>::new(), Vec::new());
+        let (mut shares, mut messages) = (Vec::<(&Table, String)>::new(), Vec::new());
         let tables = task.recipe().tables;
         for table in tables {
             let (Some(theirs), Ok(ours), Some((_, ours_known)), Some(known)) = (
@@ -255,9 +256,9 @@ impl Trained {
             };
             let numbers = ours_known.numbers_in(known, table.form);
             let Some(value) = merged(&ours, &theirs, table.axes, &numbers, known.len())? else {
-                let width = |of: &Storage| of.shape().get(1).copied().unwrap_or(1);
+                let width = |storage: &Storage| storage.shape().get(1).copied().unwrap_or(1);
                 if VECTORS.contains(&table.parameter) && width(&ours) != width(&theirs) {
-                    said.push(format!(
+                    messages.push(format!(
                         "warning: no vector of `{}` was copied: `model.embedding` is {}, and {} in `{}`",
                         table.vocabulary,
                         width(&ours),
@@ -303,8 +304,8 @@ impl Trained {
         if parts.is_empty() {
             parts.push("nothing".to_owned());
         }
-        said.insert(0, format!("from {}: {}{new}", self.name, parts.join(", ")));
-        Ok(said)
+        messages.insert(0, format!("from {}: {}{new}", self.name, parts.join(", ")));
+        Ok(messages)
     }
 }
 
@@ -452,7 +453,7 @@ mod tests {
 
     #[test]
     fn levels_are_output_layers_then_recurrent_ones_then_vectors() {
-        let of = |names: &[&str], bidirectional| {
+        let levels_of = |names: &[&str], bidirectional| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             let levels = levels(names, bidirectional);
             levels.iter().map(|level| level.join(" ")).collect::<Vec<_>>()
@@ -460,18 +461,21 @@ mod tests {
         let names =
             ["words.weight", "lstm_0.weight_hh", "lstm_1.weight_hh", "linear_0.weight", "linear_0.bias"];
         assert_eq!(
-            of(&names, true),
+            levels_of(&names, true),
             ["words.weight", "lstm_0.weight_hh lstm_1.weight_hh", "linear_0.weight linear_0.bias"]
         );
-        assert_eq!(of(&names, false).len(), 4);
+        assert_eq!(levels_of(&names, false).len(), 4);
         let names = ["words.weight", "lm_0.weight_hh", "lstm_0.weight_hh", "linear_0.weight"];
-        assert_eq!(of(&names, false), ["words.weight", "lm_0.weight_hh", "lstm_0.weight_hh linear_0.weight"]);
-        assert_eq!(of(&["wide.weight"], false), ["wide.weight"]);
+        assert_eq!(
+            levels_of(&names, false),
+            ["words.weight", "lm_0.weight_hh", "lstm_0.weight_hh linear_0.weight"]
+        );
+        assert_eq!(levels_of(&["wide.weight"], false), ["wide.weight"]);
     }
 
     #[test]
     fn tables_are_merged_by_entry() -> Result<()> {
-        let of = |shape: &[usize], from: f32| -> Result<Storage> {
+        let storage = |shape: &[usize], from: f32| -> Result<Storage> {
             let len = shape.iter().product::<usize>();
             Ok(Dense::from_vec(shape, (0..len).map(|i| from + i as f32).collect())?.into())
         };
@@ -480,16 +484,16 @@ mod tests {
             merged.unwrap_or_else(|| Ok(Vec::new()))
         };
         let numbers = [Some(1), None, Some(0)];
-        let rows = merged(&of(&[3, 2], 0.0)?, &of(&[2, 2], 10.0)?, &[0], &numbers, 2)?;
+        let rows = merged(&storage(&[3, 2], 0.0)?, &storage(&[2, 2], 10.0)?, &[0], &numbers, 2)?;
         assert_eq!(values(rows)?, [12.0, 13.0, 2.0, 3.0, 10.0, 11.0]);
-        let columns = merged(&of(&[1, 3], 0.0)?, &of(&[1, 2], 10.0)?, &[1], &numbers, 2)?;
+        let columns = merged(&storage(&[1, 3], 0.0)?, &storage(&[1, 2], 10.0)?, &[1], &numbers, 2)?;
         assert_eq!(values(columns)?, [11.0, 1.0, 10.0]);
-        let bias = merged(&of(&[3], 0.0)?, &of(&[2], 10.0)?, &[0], &numbers, 2)?;
+        let bias = merged(&storage(&[3], 0.0)?, &storage(&[2], 10.0)?, &[0], &numbers, 2)?;
         assert_eq!(values(bias)?, [11.0, 1.0, 10.0]);
         // The transitions of a conditional random field have two more rows than there are tags.
-        let field = merged(&of(&[4, 2], 0.0)?, &of(&[3, 1], 10.0)?, &[0, 1], &[None, Some(0)], 1)?;
+        let field = merged(&storage(&[4, 2], 0.0)?, &storage(&[3, 1], 10.0)?, &[0, 1], &[None, Some(0)], 1)?;
         assert_eq!(values(field)?, [0.0, 1.0, 2.0, 10.0, 4.0, 11.0, 6.0, 12.0]);
-        assert!(merged(&of(&[3, 2], 0.0)?, &of(&[2, 5], 0.0)?, &[0], &numbers, 2)?.is_none());
+        assert!(merged(&storage(&[3, 2], 0.0)?, &storage(&[2, 5], 0.0)?, &[0], &numbers, 2)?.is_none());
         Ok(())
     }
 }

@@ -114,9 +114,9 @@ impl RecordAnswers for Tagger {
     type Record = TaggedText;
 
     fn classes(_: &Config, text: &TaggedText, each: EachClass<'_>) {
-        text.label.iter().for_each(|label| each(portions::LABEL, label, &|| text.place_of(0)));
+        text.label.iter().for_each(|label| each(portions::LABEL, label, &|| text.location_of(0)));
         let tags = text.tags.iter().enumerate();
-        tags.for_each(|(word, tag)| each(portions::TAG, tag, &|| text.place_of(word)));
+        tags.for_each(|(word, tag)| each(portions::TAG, tag, &|| text.location_of(word)));
     }
 }
 
@@ -128,11 +128,11 @@ impl RecordModel for Tagger {
     const ONE_RECORD: &'static str =
         "in columns, a blank line ends a text: without a blank line, all lines are one text";
 
-    fn line(of: &TaggedText) -> String {
-        let words = of.words.iter().zip(&of.tags).map(|(word, tag)| format!("{word}/{tag}"));
-        let label = of.label.as_ref().map(|label| format!(", label {}", Preview::cut(label)));
+    fn line(text: &TaggedText) -> String {
+        let words = text.words.iter().zip(&text.tags).map(|(word, tag)| format!("{word}/{tag}"));
+        let label = text.label.as_ref().map(|label| format!(", label {}", Preview::shortened(label)));
         let words: Vec<String> = words.collect();
-        format!("words/tags {}{}", Preview::cut(&words.join(" ")), label.unwrap_or_default())
+        format!("words/tags {}{}", Preview::shortened(&words.join(" ")), label.unwrap_or_default())
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
@@ -174,7 +174,7 @@ impl RecordModel for Tagger {
     ) -> Result<Evaluation> {
         let by = file.known;
         let (mut scores, entries) = (tag_scores(file.known, &texts)?, Entries::of(file.known)?);
-        let (learnt, mut some) = (entries.learnt(), false);
+        let (is_known, mut some) = (entries.is_known(), false);
         texts.in_batches(self.batch(), &|text| text.words.iter().map(String::len).sum(), &mut |part| {
             let words = part.iter().map(|(_, text)| text.words.iter().map(String::as_str).collect());
             let words: Vec<Vec<&str>> = words.collect();
@@ -182,15 +182,15 @@ impl RecordModel for Tagger {
             for ((number, text), (tags, label)) in part.iter().zip(&found) {
                 let label = label.as_ref().map(|(label, _)| label.as_str());
                 scores.add(text, *number, &FoundTags { tags, label }, each)?;
-                some |= learnt(text);
+                some |= is_known(text);
             }
             Ok(())
         })?;
         // The loss is of texts in which training saw all tags and the label. An ensemble, whose taggers vote, has none.
         let loss = match texts {
             Texts::InFiles(files, window) if some && self.0.is_empty() => {
-                let learnt = Texts::InFiles(files.retain(learnt), window);
-                Some(by.evaluate(&entries.loader(&learnt, file.config)?)?.loss())
+                let is_known = Texts::InFiles(files.retain(is_known), window);
+                Some(by.evaluate(&entries.loader(&is_known, file.config)?)?.loss())
             }
             _ => None,
         };
@@ -281,7 +281,7 @@ impl<'a> TaskSurvey<'a> for WordSurvey<'a> {
             metric,
             reading: Some((found.words, train.options().clone().tagging(tagging))),
             known: [known, String::new()],
-            said: [Vec::new(), Vec::new(), plain.into_iter().chain(many).collect()],
+            messages: [Vec::new(), Vec::new(), plain.into_iter().chain(many).collect()],
         })
     }
 }
@@ -309,8 +309,9 @@ impl Tagger {
             let at = likeliest(row)?;
             Some((known.tokens().nth(at)?.to_owned(), *row.get(at)?))
         };
-        let of = |length| (tags.by_ref().take(length).collect(), rows.next().zip(known).and_then(label));
-        Ok(lengths.into_iter().map(of).collect())
+        let next_tags =
+            |length| (tags.by_ref().take(length).collect(), rows.next().zip(known).and_then(label));
+        Ok(lengths.into_iter().map(next_tags).collect())
     }
 }
 
@@ -319,13 +320,13 @@ fn found(predictor: &Predictor, texts: &[&[&str]]) -> Result<(Vec<i64>, Vec<f32>
     let known = predictor.vocabulary(WORDS)?;
     let ids = texts.iter().map(|words| known.ids(words.iter().map(|word| form(word))));
     let (ids, mut characters) = (Variable::from_sequences(&ids.collect::<Result<Vec<_>>>()?)?, None);
-    if let Ok(spelt) = predictor.vocabulary(CHARACTERS) {
+    if let Ok(character_vocabulary) = predictor.vocabulary(CHARACTERS) {
         // The character ids of all words are in one list: a list per word would take several times their memory.
         let words = || texts.iter().flat_map(|words| words.iter());
         let in_words: Vec<usize> = words().map(|word| word.chars().count()).collect();
         let mut ids = reserve::vector(in_words.iter().sum(), "characters of words")?;
         for word in words() {
-            ids.extend(spelt.spelt(word)?);
+            ids.extend(character_vocabulary.spelling(word)?);
         }
         let lod = Lod::from_lengths(&[texts.iter().map(|words| words.len()).collect(), in_words])?;
         characters = Some(Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))?);
@@ -359,16 +360,21 @@ struct Entries {
 
 impl Entries {
     fn of(known: &Predictor) -> Result<Self> {
-        let of = |name| known.vocabulary(name).cloned();
-        let labels = is_labelled(known).then(|| of(LABELS)).transpose()?;
-        Ok(Self { words: of(WORDS)?, characters: of(CHARACTERS).ok(), tags: of(TAGS)?, labels })
+        let vocabulary = |name| known.vocabulary(name).cloned();
+        let labels = is_labelled(known).then(|| vocabulary(LABELS)).transpose()?;
+        Ok(Self {
+            words: vocabulary(WORDS)?,
+            characters: vocabulary(CHARACTERS).ok(),
+            tags: vocabulary(TAGS)?,
+            labels,
+        })
     }
 
     fn loader(&self, texts: &Texts<TaggedText>, config: &Config) -> Result<Loader> {
         let Self { words, characters, tags, labels } = self;
-        let of = [true, characters.is_some(), true, labels.is_some()];
+        let present = [true, characters.is_some(), true, labels.is_some()];
         let names: Vec<&str> =
-            FEEDS.into_iter().zip(of).filter(|(_, fed)| *fed).map(|(name, _)| name).collect();
+            FEEDS.into_iter().zip(present).filter(|(_, fed)| *fed).map(|(name, _)| name).collect();
         let (characters, labels) = (characters.as_ref(), labels.as_ref());
         let samples = match texts {
             Texts::Held(texts) => texts.samples(form, words, characters, tags, labels)?.into(),
@@ -378,13 +384,13 @@ impl Entries {
     }
 
     /// Returns a function that checks whether training saw the label and all tags of a text.
-    fn learnt(&self) -> impl Fn(&TaggedText) -> bool + Send + Sync + 'static {
+    fn is_known(&self) -> impl Fn(&TaggedText) -> bool + Send + Sync + 'static {
         let (tags, labels) = (self.tags.clone(), self.labels.clone());
-        move |of| {
+        move |text| {
             let label =
                 |label: &String| labels.as_ref().is_none_or(|known| trained_id(known, label).is_some());
-            of.tags.iter().all(|tag| trained_id(&tags, tag).is_some())
-                && of.label.as_ref().map_or(labels.is_none(), label)
+            text.tags.iter().all(|tag| trained_id(&tags, tag).is_some())
+                && text.label.as_ref().map_or(labels.is_none(), label)
         }
     }
 }
@@ -436,7 +442,8 @@ fn network(
         .vocabulary(WORDS, found.words.clone())
         .vocabulary(TAGS, found.tags.clone());
     let characters = found.characters.iter();
-    let trainer = characters.fold(trainer, |trainer, of| trainer.vocabulary(CHARACTERS, of.clone()));
+    let trainer =
+        characters.fold(trainer, |trainer, vocabulary| trainer.vocabulary(CHARACTERS, vocabulary.clone()));
     let trainer = label.into_iter().fold(trainer, |trainer, (accuracy, probabilities, labels)| {
         trainer.metric(accuracy).output(LABELS, probabilities).vocabulary(LABELS, labels)
     });
@@ -498,7 +505,7 @@ mod tests {
         let error = in_windows(&words, 5, &mut |words| sums(8, &mut 0, words)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Memory);
         // Without an overlap, the tags at the ends of the windows are wrong.
-        let cut = in_windows(&words, 0, &mut |words| sums(8, &mut 0, words)).unwrap();
-        assert!(cut.iter().filter(|&&sum| sum == 2).count() > 2 && cut.len() == 100);
+        let windowed = in_windows(&words, 0, &mut |words| sums(8, &mut 0, words)).unwrap();
+        assert!(windowed.iter().filter(|&&sum| sum == 2).count() > 2 && windowed.len() == 100);
     }
 }

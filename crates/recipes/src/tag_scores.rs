@@ -74,12 +74,12 @@ impl<'a> TagScores<'a> {
         found: &FoundTags<'_>,
         each: EachOutcome<'_>,
     ) -> Result<()> {
-        let place = |word| text.place_of(word).unwrap_or_else(|| format!("text {number}"));
+        let location = |word| text.location_of(word).unwrap_or_else(|| format!("text {number}"));
         let mut right = 0;
         for (word, (truth, &guess)) in text.tags.iter().zip(found.tags).enumerate() {
             let id = trained_id(self.tags, truth);
             let guessed = usize::try_from(guess).unwrap_or(usize::MAX);
-            self.of_tags.add(truth, id, guessed, || place(word));
+            self.of_tags.add(truth, id, guessed, || location(word));
             right += usize::from(id == Some(guessed));
             if self.tags.id(truth).is_none() && !self.others.contains_key(truth) {
                 let standard = self.other(truth)?;
@@ -109,10 +109,10 @@ impl<'a> TagScores<'a> {
             }
         }
         if let (Some((labels, tally)), Some(truth)) = (&mut self.labels, &text.label) {
-            let of = |label: &str| labels.id(label).and_then(|id| usize::try_from(id).ok());
-            let guess = found.label.and_then(of).unwrap_or(usize::MAX);
+            let label_id = |label: &str| labels.id(label).and_then(|id| usize::try_from(id).ok());
+            let guess = found.label.and_then(label_id).unwrap_or(usize::MAX);
             let id = trained_id(labels, truth);
-            tally.add(truth, id, guess, || place(0));
+            tally.add(truth, id, guess, || location(0));
             let right = id == Some(guess);
             let share = |is: bool| f64::from(u8::from(is));
             counts.extend([(LABELS, share(right)), (LABELS + 1, 1.0)]);
@@ -169,7 +169,8 @@ impl<'a> TagScores<'a> {
         } else {
             let named = ["chunk type", "chunk type, strict"].into_iter().zip(types);
             let row = |(name, counts): (String, [f64; 3])| ScoreRow::new(name, counts.map(|x| x as u64));
-            let table = |(of, types)| ScoreTable { of, rows: BTreeMap::into_iter(types).map(row).collect() };
+            let table =
+                |(what, types)| ScoreTable { of: what, rows: BTreeMap::into_iter(types).map(row).collect() };
             scored.tables.extend(named.map(table));
         }
         if let Some((_, tally)) = labels.filter(|_| total[LABELS + 1] > 0.0) {
@@ -214,15 +215,15 @@ mod tests {
     #[test]
     fn chunks_labels_and_frames_are_counted_by_hand() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
-        let of = tagging("IOB2");
-        let scored = scored(&tags, &of, &TEXTS);
+        let scheme = tagging("IOB2");
+        let scored = scored(&tags, &scheme, &TEXTS);
         // By conlleval, 2 of 3 predicted chunks are right, of 4 true ones; strictly, `I-PER` after `O` is none, so 1 of 2.
         assert_eq!((scored.headline, scored.get("chunk F1")), ("chunk F1", Some(4.0 / 7.0)));
         assert_eq!(scored.get("strict chunk F1"), Some(2.0 / 6.0));
         assert_eq!(scored.get("token accuracy"), Some(5.0 / 8.0));
         assert_eq!((scored.get("label accuracy"), scored.get("frame accuracy")), (Some(0.5), Some(0.0)));
-        let row = |of: &str, name: &str| {
-            let table = scored.tables.iter().find(|table| table.of == of).unwrap();
+        let row = |scheme: &str, name: &str| {
+            let table = scored.tables.iter().find(|table| table.of == scheme).unwrap();
             let row = table.rows.iter().find(|row| row.name == name).unwrap();
             (row.right, row.found, row.support)
         };
@@ -237,8 +238,9 @@ mod tests {
     #[test]
     fn the_order_of_texts_changes_nothing() {
         let tags = Vocabulary::labels(["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]).unwrap();
-        let of = tagging("IOB2");
-        let (one, two) = (scored(&tags, &of, &TEXTS), scored(&tags, &of, &[TEXTS[2], TEXTS[0], TEXTS[1]]));
+        let what = tagging("IOB2");
+        let (one, two) =
+            (scored(&tags, &what, &TEXTS), scored(&tags, &what, &[TEXTS[2], TEXTS[0], TEXTS[1]]));
         assert_eq!((one.figures, one.tables, one.confusions), (two.figures, two.tables, two.confusions));
     }
 
@@ -272,8 +274,8 @@ mod tests {
     #[test]
     fn plain_tags_are_scored_token_by_token() {
         let tags = Vocabulary::labels(["DET", "NOUN", "VERB"]).unwrap();
-        let of = tagging("plain");
-        let scored = scored(&tags, &of, &[("DET NOUN VERB", "DET NOUN NOUN", ""), ("NOUN", "NOUN", "")]);
+        let what = tagging("plain");
+        let scored = scored(&tags, &what, &[("DET NOUN VERB", "DET NOUN NOUN", ""), ("NOUN", "NOUN", "")]);
         assert_eq!((scored.headline, scored.get("token accuracy")), ("token accuracy", Some(0.75)));
         assert_eq!(scored.get("chunk F1"), None);
         // F1 is 1 for DET, 2 · 2 / (3 + 2) for NOUN, and 0 for VERB.

@@ -25,21 +25,21 @@ pub(super) struct TextScores {
     /// The number of tokens of the longest reference, by the tokenizer of BLEU.
     longest: usize,
     sums: ScoreSums,
-    cut: Tokenizer,
+    tokenizer: Tokenizer,
     examples: Examples,
 }
 
 impl TextScores {
     pub(super) fn new([source, target]: [&Tokenizer; 2]) -> Self {
-        let is = |cut: &Tokenizer, kind: Tokenizer| {
-            cut.name() == kind.name() || cut.name() == kind.lowercase().name()
+        let is = |tokenizer: &Tokenizer, kind: Tokenizer| {
+            tokenizer.name() == kind.name() || tokenizer.name() == kind.lowercase().name()
         };
         let whitespace = is(target, Tokenizer::whitespace());
         let spoken = whitespace && is(source, Tokenizer::characters());
         let by_length = if spoken { "phoneme error rate" } else { "chrF" };
         let sums = ScoreSums::new(ByLength::new(by_length, Unit::Share));
-        let (cut, examples, several) = (source.clone(), Examples::default(), [usize::MAX, 0]);
-        Self { spoken, whitespace, several, references: 0, longest: 0, sums, cut, examples }
+        let (tokenizer, examples, several) = (source.clone(), Examples::default(), [usize::MAX, 0]);
+        Self { spoken, whitespace, several, references: 0, longest: 0, sums, tokenizer, examples }
     }
 
     pub(super) fn add(&mut self, source: &str, references: &[&str], found: &str, each: EachOutcome<'_>) {
@@ -72,7 +72,7 @@ impl TextScores {
             (WRONG, f64::from(u8::from(!exact))),
         ]);
         let counts: Vec<(usize, f64)> = counts.collect();
-        let (tokens, chrf) = (self.cut.tokens(source).count(), chrf.value());
+        let (tokens, chrf) = (self.tokenizer.tokens(source).count(), chrf.value());
         let by_length = if self.spoken { [edits as f64, length as f64] } else { [chrf, 1.0] };
         self.sums.add(counts, tokens, by_length);
         self.examples.add(source, references, found, chrf);
@@ -98,9 +98,9 @@ impl TextScores {
             scored.notes.push("BLEU is left out, since each reference is a single word".to_owned());
         }
         if total[EDITS + 1] == 0.0 {
-            let (name, of) = if self.spoken { ("phoneme", "phonemes") } else { ("word", "words") };
+            let (name, units) = if self.spoken { ("phoneme", "phonemes") } else { ("word", "words") };
             scored.notes.push(format!(
-                "{name} error rate: undefined, since the references have no {of}; {} {of} were inserted",
+                "{name} error rate: undefined, since the references have no {units}; {} {units} were inserted",
                 total[EDITS]
             ));
         }
@@ -112,9 +112,10 @@ impl TextScores {
             self.references
         ));
         let references = if fewest == most { most.to_string() } else { "var".to_owned() };
-        let (cut, version) = (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));
+        let (tokenization, version) =
+            (if self.whitespace { "none" } else { "13a" }, env!("CARGO_PKG_VERSION"));
         let of_bleu = format!(
-            "BLEU|nrefs:{references}|case:mixed|eff:no|tok:{cut}|smooth:exp|version:unpadded-{version}"
+            "BLEU|nrefs:{references}|case:mixed|eff:no|tok:{tokenization}|smooth:exp|version:unpadded-{version}"
         );
         scored.signatures = has_bleu.then_some(of_bleu).into_iter().collect();
         scored.signatures.push(format!(
@@ -145,8 +146,8 @@ mod tests {
     /// The expected BLEU of all texts together is from sacreBLEU 2.6; edits and exact matches are counted by hand.
     #[test]
     fn values_are_those_of_sacrebleu_and_of_the_hand() {
-        let cut = Tokenizer::pieces();
-        let mut scores = TextScores::new([&cut, &cut]);
+        let tokenizer = Tokenizer::pieces();
+        let mut scores = TextScores::new([&tokenizer, &tokenizer]);
         let texts: [(&str, &[&str]); 8] = [
             ("The cat sat on the mat.", &["The cat is on the mat."]),
             ("a b c d e", &["a b c d e"]),
@@ -173,9 +174,9 @@ mod tests {
 
     #[test]
     fn single_words_have_no_bleu() {
-        let cut = Tokenizer::pieces();
+        let tokenizer = Tokenizer::pieces();
         for (reference, has_bleu) in [("katze", false), ("die katze", true)] {
-            let mut scores = TextScores::new([&cut, &cut]);
+            let mut scores = TextScores::new([&tokenizer, &tokenizer]);
             scores.add("x", &["hund"], "hund", &mut |_| ());
             scores.add("y", &[reference], "katz", &mut |_| ());
             let scored = scores.end();
@@ -188,8 +189,8 @@ mod tests {
 
     #[test]
     fn an_error_rate_without_reference_words_is_undefined() {
-        let cut = Tokenizer::pieces();
-        let mut scores = TextScores::new([&cut, &cut]);
+        let tokenizer = Tokenizer::pieces();
+        let mut scores = TextScores::new([&tokenizer, &tokenizer]);
         for found in ["two words", "one", ""] {
             scores.add("x", &[""], found, &mut |_| ());
         }

@@ -57,7 +57,7 @@ impl<R: Record> Texts<R> {
         opened.map_err(|e| {
             read_as(like)
                 .into_iter()
-                .fold(e, |e, said| e.noted(format!("{said}, as the files of the training")))
+                .fold(e, |e, message| e.noted(format!("{message}, as the files of the training")))
         })
     }
 
@@ -85,7 +85,7 @@ impl<R: Record> Texts<R> {
     }
 
     /// Returns a message about the data in memory; `None` if all data are in memory, or if the config sets the window.
-    pub(super) fn said_of_memory(&self, loader: &Loader, memory: DataMemory) -> Option<String> {
+    pub(super) fn memory_message(&self, loader: &Loader, memory: DataMemory) -> Option<String> {
         let Self::InFiles(files, None) = self else { return None };
         let larger = format!(
             "{}: the {} stay in their files, since they exceed {}, an eighth of the memory limit",

@@ -46,7 +46,7 @@ pub struct Preparation {
     /// decoding is slow, and for texts that would take too much memory during the training.
     pub score_held_out: Option<HeldOutScorer>,
     /// Messages for the user about the data, one line each.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
     /// The malformed records that `data.skip_bad` left out, of each part of the data that has such records.
     pub skipped: Vec<SkipReport>,
     pub(super) facts: PortionFacts,
@@ -61,7 +61,7 @@ pub struct TestData {
     /// The test data as batches for [`Predictor::evaluate`].
     pub data: Box<dyn Data>,
     /// Messages for the user about how the test file was read, one line each.
-    pub said: Vec<String>,
+    pub messages: Vec<String>,
 }
 
 /// Held-out texts with their right answers, for reports.
@@ -123,9 +123,9 @@ pub enum Truth {
 }
 
 /// The name of the note with the tokenizer of the texts that the model reads.
-pub(super) const CUT: &str = "tokens";
+pub(super) const TOKENIZER_NOTE: &str = "tokens";
 /// The name of the note with the tokenizer of the texts that the model writes.
-pub(super) const TARGET_CUT: &str = "target tokens";
+pub(super) const TARGET_TOKENIZER_NOTE: &str = "target tokens";
 /// The name of the note with the options with which the training files were read.
 pub(super) const READ_AS: &str = "read as";
 
@@ -169,7 +169,7 @@ impl DataMemory {
 impl Paths {
     pub(super) fn of(config: &Config) -> Result<Self> {
         let data = &config.data;
-        let path = |of: &Option<String>| of.as_deref().map(path_of_text);
+        let path = |setting: &Option<String>| setting.as_deref().map(path_of_text);
         let found = path(&data.train).map(DataPaths::find).transpose()?;
         let (train, own_dev, own_test, left_out) = match found {
             Some(DataPaths { train, dev, test, left_out, .. }) => (Some(train), dev, test, left_out),
@@ -184,7 +184,9 @@ impl Paths {
         let names = self.left_out.iter().map(|path| path.file_name().unwrap_or(path.as_os_str()).display());
         let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
         let names = (!names.is_empty()).then(|| names.join(", "));
-        names.map(|of| format!("left out: {of}; `data.train`, `data.dev` and `data.test` name other parts"))
+        names.map(|part| {
+            format!("left out: {part}; `data.train`, `data.dev` and `data.test` name other parts")
+        })
     }
 }
 
@@ -198,7 +200,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
         false => ReadOptions::new().malformed(MalformedLines::Collect),
     };
     options = data.format.iter().try_fold(options, |o, format| Ok::<_, Error>(o.format(format.parse()?)))?;
-    options = data.separator.iter().try_fold(options, |o, of| Ok::<_, Error>(o.separator(separator(of)?)))?;
+    options =
+        data.separator.iter().try_fold(options, |o, noted| Ok::<_, Error>(o.separator(separator(noted)?)))?;
     if let Some(given) = &data.quote {
         options = match &**given {
             "none" => options.quotes(false),
@@ -215,8 +218,8 @@ pub(super) fn options(config: &Config, [text, label]: [Column; 2]) -> Result<Rea
         _ => data.label.iter().fold(options, |options, column| label(options, column)),
     };
     if let Some(name) = &data.scheme {
-        let of = |e: Error| e.noted("in `data.scheme`");
-        options = options.scheme(TagScheme::from_name(name).map_err(of)?);
+        let noted = |e: Error| e.noted("in `data.scheme`");
+        options = options.scheme(TagScheme::from_name(name).map_err(noted)?);
     }
     if data.repair_tags {
         options = options.repair_tags();
@@ -244,7 +247,7 @@ pub(super) fn refuse_texts(path: &str, like: &ReadOptions) -> Result<()> {
     }
 }
 
-pub(super) fn cut_of(known: &Predictor, note: &str) -> Result<Tokenizer> {
+pub(super) fn tokenizer_of(known: &Predictor, note: &str) -> Result<Tokenizer> {
     Tokenizer::from_name(known.note(note).unwrap_or_default())
 }
 
@@ -258,8 +261,8 @@ fn separator(given: &str) -> Result<char> {
 }
 
 pub(super) fn read_as(options: &ReadOptions) -> Option<String> {
-    let said = options.to_string();
-    (!said.is_empty()).then(|| format!("read as {said}"))
+    let message = options.to_string();
+    (!message.is_empty()).then(|| format!("read as {message}"))
 }
 
 pub(super) fn skipped(name: &str, options: &ReadOptions) -> Option<String> {
@@ -298,13 +301,13 @@ pub(super) fn target_tokenizer(config: &Config) -> Result<Tokenizer> {
 }
 
 fn of_kind(config: &Config, tokens: Tokens) -> Tokenizer {
-    let cut = match tokens {
+    let tokenizer = match tokens {
         Tokens::Whitespace => Tokenizer::whitespace(),
         Tokens::Words => Tokenizer::words(),
         Tokens::Characters => Tokenizer::characters(),
         Tokens::Pieces => Tokenizer::pieces(),
     };
-    if config.text.lowercase { cut.lowercase() } else { cut }
+    if config.text.lowercase { tokenizer.lowercase() } else { tokenizer }
 }
 
 pub(super) fn batches(loader: Loader, config: &Config) -> Loader {

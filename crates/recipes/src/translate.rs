@@ -25,7 +25,8 @@ use super::started::{Origin, Table};
 use super::text_scores::TextScores;
 use super::texts::Texts;
 use super::training::{
-    CUT, Case, Column, Paths, Preparation, TARGET_CUT, Truth, cut_of, one_in, target_tokenizer, tokenizer,
+    Case, Column, Paths, Preparation, TARGET_TOKENIZER_NOTE, TOKENIZER_NOTE, Truth, one_in, target_tokenizer,
+    tokenizer, tokenizer_of,
 };
 
 pub(super) const FEEDS: [&str; 3] = ["source", "given", "next"];
@@ -170,8 +171,8 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
     fn begin(config: &'a Config, first: FirstRecords<'_, Pair>, from: &Origin) -> Result<Self> {
         let config = spoken(config, first)?.map_or(Cow::Borrowed(config), Cow::Owned);
         let cuts = [tokenizer(&config)?, target_tokenizer(&config)?];
-        from.same_cut(CUT, &cuts[0])?;
-        from.same_cut(TARGET_CUT, &cuts[1])?;
+        from.same_tokenizer(TOKENIZER_NOTE, &cuts[0])?;
+        from.same_tokenizer(TARGET_TOKENIZER_NOTE, &cuts[1])?;
         let (targets, by_source) = (TokenCounts::default(), BySource::default());
         Ok(Self { config, cuts, targets, by_source })
     }
@@ -190,17 +191,17 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
         show(&by_source.end(), &mut texts.counts);
         let TrainingTexts { train, dev, given, from, counts } = &*texts;
         let (spoken, config, name) = (matches!(config, Cow::Owned(_)), &*config, train.called());
-        let of = |at: usize, counted, specials: &[&str]| {
+        let counted_table = |at: usize, counted, specials: &[&str]| {
             net::vocabulary((&cuts[at], counted), specials, (from, &TABLES[at]), (config, &name))
         };
-        let sources = of(0, tokens, &[Vocabulary::UNKNOWN])?;
-        let targets = of(1, targets, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN])?;
+        let sources = counted_table(0, tokens, &[Vocabulary::UNKNOWN])?;
+        let targets = counted_table(1, targets, &[ENDS[0], ENDS[1], Vocabulary::UNKNOWN])?;
         let (known, rate) = ([&sources, &targets], label_smoothing(config));
-        let of = |pairs: &_| loader(pairs, cuts.each_ref(), known, config);
-        let loaders = [of(train)?, of(dev)?];
+        let counted_table = |pairs: &_| loader(pairs, cuts.each_ref(), known, config);
+        let loaders = [counted_table(train)?, counted_table(dev)?];
         let trainer = network(config, known, net::steps(config, counts.lengths.len()))?
-            .note(CUT, cuts[0].name())
-            .note(TARGET_CUT, cuts[1].name())
+            .note(TOKENIZER_NOTE, cuts[0].name())
+            .note(TARGET_TOKENIZER_NOTE, cuts[1].name())
             .vocabulary(KNOWN[0], sources.clone());
         let different = match counts.held_out.count {
             count if count == counts.dev => String::new(),
@@ -218,7 +219,7 @@ impl<'a> TaskSurvey<'a> for PairSurvey<'a> {
             metric: "perplexity",
             reading: Some((sources, train.options().clone())),
             known: [read, format!("{different}{alone}")],
-            said: [Vec::new(), pronounced.into_iter().chain(smoothed).collect(), Vec::new()],
+            messages: [Vec::new(), pronounced.into_iter().chain(smoothed).collect(), Vec::new()],
         })
     }
 }
@@ -299,8 +300,8 @@ impl RecordModel for Translator {
     const TABLES: &'static [Table] = &TABLES;
     const SCORES_HELD_OUT: bool = false;
 
-    fn line(of: &Pair) -> String {
-        format!("source {}, target {}", Preview::cut(&of.source), Preview::cut(&of.target))
+    fn line(pair: &Pair) -> String {
+        format!("source {}, target {}", Preview::shortened(&pair.source), Preview::shortened(&pair.target))
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
@@ -308,20 +309,21 @@ impl RecordModel for Translator {
     }
 
     fn load(predictor: &Predictor, _: &Config) -> Result<Self> {
-        let cuts = [cut_of(predictor, CUT)?, cut_of(predictor, TARGET_CUT)?];
+        let cuts =
+            [tokenizer_of(predictor, TOKENIZER_NOTE)?, tokenizer_of(predictor, TARGET_TOKENIZER_NOTE)?];
         Ok(Self { generator: predictor.generator(FEEDS[1], LOGITS)?, cuts })
     }
 
     fn adds(&self, _: &Predictor, decoding: &DecodingConfig) -> Vec<String> {
-        let name = |name: &str, place: usize| match place {
+        let name = |name: &str, position: usize| match position {
             1 => name.to_owned(),
-            _ => format!("{name} {place}"),
+            _ => format!("{name} {position}"),
         };
-        let of = |place| match decoding.n_best > 1 || decoding.scores {
-            true => vec![name("translation", place), name("score", place)],
-            false => vec![name("translation", place)],
+        let value = |position| match decoding.n_best > 1 || decoding.scores {
+            true => vec![name("translation", position), name("score", position)],
+            false => vec![name("translation", position)],
         };
-        (1..=decoding.n_best).flat_map(of).collect()
+        (1..=decoding.n_best).flat_map(value).collect()
     }
 
     fn loader(&self, file: &TestFile<'_>, pairs: &Texts<Pair>) -> Result<Loader> {
@@ -359,7 +361,7 @@ impl RecordModel for Translator {
         }
         scored.counts.push(("pairs", count));
         let most = BySource::MOST;
-        let said = format!("pairs with equal sources are grouped only within blocks of {most} pairs");
-        Ok(Evaluation { said: if by_source.windows > 1 { vec![said] } else { Vec::new() }, ..scored })
+        let message = format!("pairs with equal sources are grouped only within blocks of {most} pairs");
+        Ok(Evaluation { messages: if by_source.windows > 1 { vec![message] } else { Vec::new() }, ..scored })
     }
 }

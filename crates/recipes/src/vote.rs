@@ -66,15 +66,15 @@ impl Voters {
         let mut all = vec![tags];
         for voter in &self.others {
             let (tags, rows) = found(&voter.predictor)?;
-            let of = |id: &i64| usize::try_from(*id).ok().and_then(|id| voter.tags.get(id));
-            all.push(tags.iter().map(|id| of(id).map_or(*id, |&id| id as i64)).collect());
+            let tag = |id: &i64| usize::try_from(*id).ok().and_then(|id| voter.tags.get(id));
+            all.push(tags.iter().map(|id| tag(id).map_or(*id, |&id| id as i64)).collect());
             add_rows(&mut labels, &rows, &voter.labels);
         }
         labels.iter_mut().for_each(|sum| *sum /= all.len() as f32);
         let (mut from, mut voted) = (0, Vec::new());
         for length in lengths {
-            let of = all.iter().map(|tags| tags.get(from..from + length).unwrap_or_default());
-            voted.extend(vote(&of.collect::<Vec<_>>(), &self.may));
+            let tag = all.iter().map(|tags| tags.get(from..from + length).unwrap_or_default());
+            voted.extend(vote(&tag.collect::<Vec<_>>(), &self.may));
             from += length;
         }
         Ok((voted, labels))
@@ -115,19 +115,19 @@ fn vote(found: &[&[i64]], may: &Array2<f32>) -> Vec<i64> {
                     sums.reduce(better)
                 }
             };
-            if let Some((place, best)) = before {
-                (*sum, *from) = (*sum + best, place);
+            if let Some((index, best)) = before {
+                (*sum, *from) = (*sum + best, index);
             }
         }
         words.push(candidates);
     }
     let ends = words.last().into_iter().flatten().map(|(tag, sum, _)| sum - cost(tags + 1, *tag)).enumerate();
-    let mut place = ends.reduce(better).map_or(0, |(place, _)| place);
+    let mut index = ends.reduce(better).map_or(0, |(index, _)| index);
     let mut best: Vec<i64> = Vec::with_capacity(words.len());
     for candidates in words.iter().rev() {
-        let Some(&(tag, _, from)) = candidates.get(place) else { break };
+        let Some(&(tag, _, from)) = candidates.get(index) else { break };
         best.push(tag);
-        place = from;
+        index = from;
     }
     best.reverse();
     best

@@ -12,7 +12,7 @@ use super::classify::{FIRST, LABEL, Reader, SECOND, SEPARATOR};
 use super::config::Config;
 use super::labels::LABELS;
 use super::sections::Task;
-use super::training::{CONFIG, CUT, TASK};
+use super::training::{CONFIG, TASK, TOKENIZER_NOTE};
 
 /// Computes how much each word of a text contributes to the probability of a label, to first order. With x the vector
 /// of the word and p the probability, the contribution is x · ∂ log p / ∂x: gradient × input (Shrikumar et al., "Not
@@ -51,7 +51,7 @@ impl Weigher {
         let mut known =
             |name: &str| vocabularies.remove(name).ok_or_else(|| wrong("a checkpoint without vocabularies"));
         let (reader, labels) =
-            (Reader::of(&config, notes.get(CUT).map(|cut| &**cut), &mut known)?, known(LABELS)?);
+            (Reader::of(&config, notes.get(TOKENIZER_NOTE).map(|note| &**note), &mut known)?, known(LABELS)?);
         let registry = ops::catalogue();
         let accuracy = metrics.iter().find(|metric| metric.name == "accuracy");
         let of_accuracy = accuracy.map(|metric| &metric.variables[..]).unwrap_or_default();

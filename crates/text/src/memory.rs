@@ -111,11 +111,11 @@ mod tests {
 
     #[test]
     fn what_is_full_names_the_window() {
-        let said = Usage::default().full("big.tsv:7".into(), 0).to_string();
+        let shown = Usage::default().full("big.tsv:7".into(), 0).to_string();
         assert!(
-            said.starts_with("big.tsv:7: expected data that fit into memory, got 0 kB of memory left"),
-            "{said}"
+            shown.starts_with("big.tsv:7: expected data that fit into memory, got 0 kB of memory left"),
+            "{shown}"
         );
-        assert!(said.contains("`data.window`"), "{said}");
+        assert!(shown.contains("`data.window`"), "{shown}");
     }
 }

@@ -37,14 +37,14 @@ impl Files {
     }
 
     /// The message of an error, without the path of the folder.
-    fn said<T>(&self, outcome: Result<T>) -> String {
+    fn error<T>(&self, outcome: Result<T>) -> String {
         format!("{:#}", outcome.err().unwrap()).replace(&format!("{}/", self.0.display()), "")
     }
 
     /// Checks that the message of an error has all of these parts.
     #[track_caller]
     fn says<T>(&self, outcome: Result<T>, parts: &[&str]) {
-        says(&self.said(outcome), parts);
+        says(&self.error(outcome), parts);
     }
 }
 
@@ -92,10 +92,10 @@ fn columns_are_found_by_name_number_and_content() {
     let found = open("a.csv");
     assert_eq!(texts(&found), [("Fine, but dull", "no"), ("Two\nlines", "yes")]);
     let expected = ReadOptions::new().format(FileFormat::Csv).text("Review").label("Label");
-    let told = ReadOptions { told: None, notes: Vec::new(), ..found.read_as().clone() };
-    assert_eq!(ReadOptions { found: Box::default(), ..told }, expected);
-    let said = "`csv`, text in `Review`, label in `Label`; line 1 is a header, since it has known names; column 1 (`id`) is not read";
-    assert_eq!(found.read_as().to_string(), said);
+    let as_set = ReadOptions { as_set: None, notes: Vec::new(), ..found.read_as().clone() };
+    assert_eq!(ReadOptions { found: Box::default(), ..as_set }, expected);
+    let shown = "`csv`, text in `Review`, label in `Label`; line 1 is a header, since it has known names; column 1 (`id`) is not read";
+    assert_eq!(found.read_as().to_string(), shown);
     assert_eq!(texts(&open("first.tsv"))[0], ("good film", "pos"));
     assert_eq!(open("first.tsv").read_as().text, ["2"]);
     assert_eq!(texts(&open("second.txt"))[1], ("dull film", "neg"));
@@ -109,14 +109,14 @@ fn columns_are_found_by_name_number_and_content() {
     assert_eq!(texts(&with("none.csv", &numbered).unwrap()), [("good", "3"), ("bad", "1")]);
     assert_eq!(texts(&with("semi.csv", &options).unwrap())[1], ("bad", "1"));
 
-    let said = files.said(with("odd.csv", &options.clone().text("opinions").label("stars")));
+    let shown = files.error(with("odd.csv", &options.clone().text("opinions").label("stars")));
     let expected = "column `opinions` of file `odd.csv`, the text: expected one of `stars`, `opinion`, `who`, got `opinions`; \
                     the nearest is `opinion`; read as `csv`, since its name ends with `.csv`; `format` (`data.format` in a config) overrides it";
-    assert_eq!(said, expected);
-    let said = files.said(LabelledTexts::open(files.at("none.csv")));
-    begins(&said, "column of the text in file `none.csv`: expected a column called `text`, `sentence`");
-    assert!(said.contains("got 3 columns without known names; line 1 is `3`, `good`, `me`"), "{said}");
-    assert!(said.contains("set `text` (`data.text` in a config) to the name"), "{said}");
+    assert_eq!(shown, expected);
+    let shown = files.error(LabelledTexts::open(files.at("none.csv")));
+    begins(&shown, "column of the text in file `none.csv`: expected a column called `text`, `sentence`");
+    assert!(shown.contains("got 3 columns without known names; line 1 is `3`, `good`, `me`"), "{shown}");
+    assert!(shown.contains("set `text` (`data.text` in a config) to the name"), "{shown}");
     files.says(
         with("none.csv", &ReadOptions::new().format(FileFormat::Columns)),
         &["expected one of `tsv`, `csv`, `jsonl`, `parquet`, `trees`, `fasttext`, got `columns`"],
@@ -136,16 +136,16 @@ fn malformed_records_have_their_line_and_the_guess() {
             ("f.jsonl", b"{\"text\": \"a\", \"labels\": [\"b\"]}\n"),
         ],
     );
-    let said = |name: &str| files.said(LabelledTexts::open(files.at(name)));
+    let shown = |name: &str| files.error(LabelledTexts::open(files.at(name)));
     let expected = "e.csv:3: expected something in column `label`, got nothing in \"fine | \": fill the cell";
-    assert!(said("e.csv").starts_with(expected), "{}", said("e.csv"));
-    assert!(said("f.jsonl").contains("got a list in the field `labels`; `label`"), "{}", said("f.jsonl"));
+    assert!(shown("e.csv").starts_with(expected), "{}", shown("e.csv"));
+    assert!(shown("f.jsonl").contains("got a list in the field `labels`; `label`"), "{}", shown("f.jsonl"));
     let expected = "a.tsv:2: expected 2 columns, as in most of the first records, got 1 in \"dull film neg\"; \
                     read as `tsv`, since its name ends with `.tsv`; `format` (`data.format` in a config) overrides it";
-    assert_eq!(said("a.tsv"), expected);
-    begins(&said("b.csv"), "b.csv:3: expected something in column `text`, got nothing in");
-    begins(&said("c.jsonl"), "c.jsonl:2: expected a string in the field `label`, got null");
-    begins(&said("d.jsonl"), "d.jsonl:1: expected an object, or a list of its fields, got a number");
+    assert_eq!(shown("a.tsv"), expected);
+    begins(&shown("b.csv"), "b.csv:3: expected something in column `text`, got nothing in");
+    begins(&shown("c.jsonl"), "c.jsonl:2: expected a string in the field `label`, got null");
+    begins(&shown("d.jsonl"), "d.jsonl:1: expected an object, or a list of its fields, got a number");
     let skip = ReadOptions::new().malformed(MalformedLines::Skip);
     assert_eq!(LabelledTexts::open_with([files.at("a.tsv")], &skip).unwrap().records().len(), 2);
 }
@@ -164,18 +164,18 @@ fn json_has_names_and_paths() {
     let options = ReadOptions::new().text("review.text");
     let found = LabelledTexts::open_with([files.at("a.jsonl")], &options).unwrap();
     assert_eq!(texts(&found), [("good", "1"), ("bad", "false")]);
-    let said = files.said(LabelledTexts::open(files.at("a.jsonl")));
-    assert!(said.contains("got the fields `id`, `review.text`, `review.by`, `label`"), "{said}");
-    let said =
-        files.said(LabelledTexts::open_with([files.at("a.jsonl")], &ReadOptions::new().text("review.txt")));
-    assert!(said.contains("the nearest is `review.text`"), "{said}");
+    let shown = files.error(LabelledTexts::open(files.at("a.jsonl")));
+    assert!(shown.contains("got the fields `id`, `review.text`, `review.by`, `label`"), "{shown}");
+    let shown =
+        files.error(LabelledTexts::open_with([files.at("a.jsonl")], &ReadOptions::new().text("review.txt")));
+    assert!(shown.contains("the nearest is `review.text`"), "{shown}");
 
     let tagged = TaggedTexts::open(files.at("b.json")).unwrap();
     let one = &tagged.records()[0];
     assert_eq!((&*one.words[1], &*one.tags[1], one.label.as_deref()), ("home", "B-X", Some("go")));
-    let said = files.said(TaggedTexts::open(files.at("c.json")));
+    let shown = files.error(TaggedTexts::open(files.at("c.json")));
     begins(
-        &said,
+        &shown,
         "c.json:1: expected a list of strings or whole numbers in the field `tags`, got a list with a number",
     );
     let pairs = Pairs::open(files.at("d.txt")).unwrap();
@@ -211,15 +211,15 @@ fn several_files_are_one_data_set() {
     assert_eq!(texts(&mr), [("dull", "neg"), ("café", "pos"), ("naïve", "pos")]);
     let docs = LabelledTexts::open(files.at("docs")).unwrap();
     assert_eq!(texts(&docs), [("three\n", "neg"), ("one\ntwo\n", "pos")]);
-    assert!(files.said(LabelledTexts::open(files.at("parts"))).contains("expected the files of one part"));
+    assert!(files.error(LabelledTexts::open(files.at("parts"))).contains("expected the files of one part"));
     let parts = DataPaths::find(files.at("parts")).unwrap();
     assert_eq!((parts.train, parts.dev), (files.at("parts/train.tsv"), Some(files.at("parts/dev.tsv"))));
     assert!(
-        files.said(LabelledTexts::open(files.at("no-*.tsv"))).contains("expected at least one, got none")
+        files.error(LabelledTexts::open(files.at("no-*.tsv"))).contains("expected at least one, got none")
     );
     // A damaged UTF-8 file is not read as Windows-1252.
-    let said = files.said(LabelledTexts::open(files.at("broken.txt")));
-    assert!(said.starts_with("broken.txt:2: expected UTF-8"), "{said}");
+    let shown = files.error(LabelledTexts::open(files.at("broken.txt")));
+    assert!(shown.starts_with("broken.txt:2: expected UTF-8"), "{shown}");
 }
 
 #[test]
@@ -237,8 +237,8 @@ fn a_file_of_another_format_is_read_as_its_own() {
     let options = ReadOptions::new().text("opinion");
     let train = LabelledTexts::open_with([files.at("all/a.tsv")], &options).unwrap();
     // The file's own format counts. The column was set, and this file has no column of that name.
-    let said = files.said(LabelledTexts::open_with([files.at("all/b.jsonl")], train.read_as()));
-    assert!(said.contains("b.jsonl") && said.contains("`opinion`"), "{said}");
+    let shown = files.error(LabelledTexts::open_with([files.at("all/b.jsonl")], train.read_as()));
+    assert!(shown.contains("b.jsonl") && shown.contains("`opinion`"), "{shown}");
     let more = LabelledTexts::open_with([files.at("more.tsv")], train.read_as()).unwrap();
     assert_eq!(texts(&more), [("so so", "no")]);
     let train = LabelledTexts::open_with([files.at("all/a.tsv")], &ReadOptions::new().text("2")).unwrap();
@@ -288,14 +288,14 @@ fn formats_are_mixed_by_the_endings_of_names() {
 fn a_stream_is_what_is_read_at_once() -> Result<()> {
     let lines: String = (0..500).map(|i| format!("word{} and word{}\t{}\n", i % 50, i % 7, i % 3)).collect();
     let files = Files::new("stream", &[("a.tsv", lines.as_bytes()), ("b.tsv", b"word1 and word2\t0\n")]);
-    let (paths, options, cut) = ([files.at("*.tsv")], ReadOptions::new(), Tokenizer::words());
+    let (paths, options, tokenizer) = ([files.at("*.tsv")], ReadOptions::new(), Tokenizer::words());
     let whole = LabelledTexts::open_with(&paths, &options)?;
-    let (words, labels) = (whole.vocabulary(&cut, &Limits::default())?, whole.labels()?);
+    let (words, labels) = (whole.vocabulary(&tokenizer, &Limits::default())?, whole.labels()?);
     let in_files = LabelledFiles::open_with(&paths, &options)?;
-    let texts = |of: &LabelledFiles| of.records().collect::<Result<Vec<_>>>();
+    let texts = |texts_of: &LabelledFiles| texts_of.records().collect::<Result<Vec<_>>>();
     assert_eq!(texts(&in_files)?, whole.records());
     let limits = Limits::default().min_count(20);
-    assert_eq!(in_files.vocabulary(&cut, &limits)?, whole.vocabulary(&cut, &limits)?);
+    assert_eq!(in_files.vocabulary(&tokenizer, &limits)?, whole.vocabulary(&tokenizer, &limits)?);
     assert_eq!((in_files.labels()?, in_files.read_as()), (whole.labels()?, whole.read_as()));
     // The texts in files and the texts in memory are held out alike, also in a second hold-out of the remaining texts.
     let (rest, held) = in_files.clone().hold_out(3, 5);
@@ -312,8 +312,8 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
         let batches = data.batches(epoch, from)?.map(|batch| batch.map(|batch| batch.numbers));
         batches.collect()
     };
-    let in_memory = whole.loader(feeds, &cut, (&words, &labels))?;
-    let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
+    let in_memory = whole.loader(feeds, &tokenizer, (&words, &labels))?;
+    let streamed = || in_files.loader(feeds, &tokenizer, (&words, &labels));
     assert_eq!(read(&streamed()?, None, 0)?, read(&in_memory, None, 0)?);
     assert_eq!(streamed()?.batch_count(), in_memory.batch_count());
     // A hold-out by a pass passes all texts to a visitor; its parts are not read again before an epoch begins.
@@ -325,9 +325,9 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     })?;
     assert_eq!((&seen.0[..], &seen.1[..]), (whole_rest_texts.as_slice(), whole_held.records()));
     for (passed, plain) in [(&parts.0, &rest_files), (&parts.1, &held)] {
-        let of = |files: &LabelledFiles| files.loader(feeds, &cut, (&words, &labels));
-        assert_eq!(of(passed)?.fingerprint(), of(plain)?.fingerprint());
-        assert_eq!(read(&of(passed)?, None, 0)?, read(&of(plain)?, None, 0)?);
+        let texts_of = |files: &LabelledFiles| files.loader(feeds, &tokenizer, (&words, &labels));
+        assert_eq!(texts_of(passed)?.fingerprint(), texts_of(plain)?.fingerprint());
+        assert_eq!(read(&texts_of(passed)?, None, 0)?, read(&texts_of(plain)?, None, 0)?);
     }
     let shuffled = streamed()?.shuffle(7).buffer(64);
     let (first, second) = (read(&shuffled, Some(0), 0)?, read(&shuffled, Some(1), 0)?);
@@ -344,20 +344,22 @@ fn a_stream_is_what_is_read_at_once() -> Result<()> {
     // A late malformed line is reported before an epoch begins, and an empty held-out part cannot be loaded.
     fs::write(files.at("b.tsv"), lines.clone() + "no label\n").unwrap();
     let in_files = LabelledFiles::open_with(&paths, &options)?;
-    let streamed = || in_files.loader(feeds, &cut, (&words, &labels));
-    for said in
-        [in_files.labels().map(drop), in_files.vocabulary(&cut, &limits).map(drop), streamed().map(drop)]
-    {
-        assert!(files.said(said).starts_with("b.tsv:501: "));
+    let streamed = || in_files.loader(feeds, &tokenizer, (&words, &labels));
+    for shown in [
+        in_files.labels().map(drop),
+        in_files.vocabulary(&tokenizer, &limits).map(drop),
+        streamed().map(drop),
+    ] {
+        assert!(files.error(shown).starts_with("b.tsv:501: "));
     }
     fs::write(files.at("b.tsv"), "word1\t7\n").unwrap();
-    let said = files.said(streamed());
-    assert!(said.contains("expected the file unchanged since it was first opened, got 8 bytes"), "{said}");
+    let shown = files.error(streamed());
+    assert!(shown.contains("expected the file unchanged since it was first opened, got 8 bytes"), "{shown}");
     let in_files = LabelledFiles::open_with(&paths, &options)?;
-    let said = files.said(in_files.loader(feeds, &cut, (&words, &labels)));
-    begins(&said, "token: expected one of `0`, `1`, `2`, got `7`; the label of \"word1\" in");
-    let said = files.said(in_files.clone().hold_out(0, 1).1.loader(feeds, &cut, (&words, &labels)));
-    assert!(said.contains(", held out`: expected at least one, got none"), "{said}");
+    let shown = files.error(in_files.loader(feeds, &tokenizer, (&words, &labels)));
+    begins(&shown, "token: expected one of `0`, `1`, `2`, got `7`; the label of \"word1\" in");
+    let shown = files.error(in_files.clone().hold_out(0, 1).1.loader(feeds, &tokenizer, (&words, &labels)));
+    assert!(shown.contains(", held out`: expected at least one, got none"), "{shown}");
     Ok(())
 }
 
@@ -409,8 +411,8 @@ fn headers_are_told_from_records() {
         let files = Files::new(&format!("header-{name}"), &[(name, text.as_bytes())]);
         let found = LabelledTexts::open(files.at(name)).unwrap();
         assert_eq!((found.records().len(), texts(&found)[0]), (records, first), "{name}");
-        let said = found.read_as().to_string();
-        assert!(said.contains(note), "{name}: {said}");
+        let shown = found.read_as().to_string();
+        assert!(shown.contains(note), "{name}: {shown}");
     }
     let files = Files::new(
         "header-set",
@@ -429,14 +431,14 @@ fn headers_are_told_from_records() {
     let numbered = with("quoted.csv", ReadOptions::new().text("3").label("1")).unwrap();
     assert_eq!(texts(&numbered), [("It was fine.", "3"), ("It was dull.", "1")]);
     let named = with("quoted.csv", ReadOptions::new().text("opinion").label("1"));
-    assert!(files.said(named).contains("column `opinion` of file `quoted.csv`"));
+    assert!(files.error(named).contains("column `opinion` of file `quoted.csv`"));
     assert_eq!(Pairs::open(files.at("to.tsv")).unwrap().records().len(), 3);
     assert_eq!(Pairs::open(files.at("en.tsv")).unwrap().records().len(), 2);
     // Another part of the data set has a header only if its own first line looks like a header.
     let train = with("train.csv", ReadOptions::new().text("2").label("1")).unwrap();
     assert_eq!(train.records().len(), 3);
     let dev = LabelledTexts::open_with([files.at("dev.csv")], train.read_as());
-    assert!(files.said(dev).contains("column `opinion` of file `dev.csv`"));
+    assert!(files.error(dev).contains("column `opinion` of file `dev.csv`"));
 }
 
 #[test]
@@ -479,14 +481,14 @@ fn separators_are_those_that_give_equal_columns() {
         let files = Files::new(&format!("separator-{name}"), &[(name, text.as_bytes())]);
         let found = LabelledTexts::open(files.at(name));
         if first.0.is_empty() {
-            let said = files.said(found);
-            assert!(said.contains(note), "{name}: {said}");
+            let shown = files.error(found);
+            assert!(shown.contains(note), "{name}: {shown}");
             continue;
         }
         let found = found.unwrap();
         assert_eq!(texts(&found)[0], first, "{name}");
-        let said = found.read_as().to_string();
-        assert!(said.contains(note), "{name}: {said}");
+        let shown = found.read_as().to_string();
+        assert!(shown.contains(note), "{name}: {shown}");
     }
 }
 
@@ -508,10 +510,10 @@ fn class_folders_are_read_beside_other_files() {
     );
     let found = LabelledTexts::open(files.at("films")).unwrap();
     assert_eq!(texts(&found), [("dull", "neg"), ("fine", "pos")]);
-    let said = found.read_as().to_string();
+    let shown = found.read_as().to_string();
     let expected = "`folder-per-class`; left out, since they are beside the class folders: `bags.feat`, `urls.txt`; \
                     left out, since texts in it have no label: `unsup`";
-    assert_eq!(said, expected);
+    assert_eq!(shown, expected);
     files.says(LabelledTexts::open(files.at("mixed")), &["`one.csv`, `two.tsv` beside the folders `a`, `b`"]);
 }
 
@@ -531,9 +533,9 @@ fn lines_of_fasttext_have_their_label_before_them() {
     assert_eq!(texts(&found), [("A fine film.", "good"), ("Dull, and  long", "bad")]);
     assert_eq!(found.read_as().to_string(), "`fasttext`");
     assert_eq!(texts(&LabelledTexts::open(files.at("b")).unwrap()), [("Bien !", "très-bon")]);
-    let said = |name: &str| {
+    let shown = |name: &str| {
         let options = ReadOptions::new().format(FileFormat::FastText);
-        files.said(LabelledTexts::open_with([files.at(name)], &options))
+        files.error(LabelledTexts::open_with([files.at(name)], &options))
     };
     let found = LabelledTexts::open(files.at("several.ft")).unwrap();
     let once_each = [("fine", "good"), ("dull __label__x", "bad"), ("dull __label__x", "long")];
@@ -543,8 +545,8 @@ fn lines_of_fasttext_have_their_label_before_them() {
     let lists = ReadOptions::new().label_lists();
     let found = LabelledTexts::open_with([files.at("several.ft")], &lists).unwrap();
     assert_eq!(texts(&found), [("fine", "good\u{1f}"), ("dull __label__x", "bad\u{1f}long\u{1f}")]);
-    assert!(said("late.txt").starts_with("late.txt:2: expected a label at the start of the line"));
-    assert!(said("empty.txt").starts_with("empty.txt:2: expected a text behind the label, got none"));
+    assert!(shown("late.txt").starts_with("late.txt:2: expected a label at the start of the line"));
+    assert!(shown("empty.txt").starts_with("empty.txt:2: expected a text behind the label, got none"));
 }
 
 #[test]
@@ -564,15 +566,15 @@ fn pages_may_be_texts_and_are_no_data_sets() {
     let found = LabelledTexts::open(files.at("pages")).unwrap();
     assert_eq!(found.records().len(), 2);
     assert_eq!((&*found.records()[0].label, found.records()[0].text.as_bytes()), ("neg", page));
-    let said = files.said(LabelledTexts::open(files.at("mixed")));
-    begins(&said, "file `mixed/neg/a.txt`: expected text, plain or in gzip or zip, got an HTML");
-    assert!(said.contains("set the format (`data.format`) to `folder-per-class`"), "{said}");
+    let shown = files.error(LabelledTexts::open(files.at("mixed")));
+    begins(&shown, "file `mixed/neg/a.txt`: expected text, plain or in gzip or zip, got an HTML");
+    assert!(shown.contains("set the format (`data.format`) to `folder-per-class`"), "{shown}");
     let set = ReadOptions::new().format(FileFormat::FolderPerClass);
     assert_eq!(LabelledTexts::open_with([files.at("mixed")], &set).unwrap().records().len(), 2);
     assert!(PlainText::open(files.at("text.xml")).unwrap().text().starts_with("<?xml"));
-    let said = files.said(PlainText::open(files.at("data.csv")));
-    assert!(said.contains("got an HTML page in the place of the file"), "{said}");
+    let shown = files.error(PlainText::open(files.at("data.csv")));
+    assert!(shown.contains("got an HTML page in the place of the file"), "{shown}");
     let set = ReadOptions::new().format(FileFormat::Plain);
     assert!(PlainText::open_with([files.at("data.csv")], &set).unwrap().text().starts_with("<!DOC"));
-    assert!(files.said(LabelledTexts::open(files.at("data.csv"))).contains("got an HTML page"));
+    assert!(files.error(LabelledTexts::open(files.at("data.csv"))).contains("got an HTML page"));
 }

@@ -13,7 +13,7 @@ use unpadded::{AtCaller, Error, Result, reserve};
 use crate::{SkippedRecords, TextFile};
 
 /// The row of a token's vector, and whether it is the vector of the token itself, not of its lower-case form; `None` for none.
-type VectorPlace = Option<(usize, bool)>;
+type VectorLocation = Option<(usize, bool)>;
 
 /// Pre-trained word vectors from a file, for the tokens of a vocabulary.
 ///
@@ -60,7 +60,7 @@ pub struct WordVectors {
     /// The vectors that were found, row after row.
     rows: Vec<f32>,
     /// For each token of the vocabulary, the place of its vector.
-    found: Vec<VectorPlace>,
+    found: Vec<VectorLocation>,
     skipped: SkippedRecords,
 }
 
@@ -87,8 +87,8 @@ impl WordVectors {
     /// let words = Vocabulary::labels(["a", "b"])?;
     /// let file = TextFile::embedded("vectors.txt", "2 3\na 1 2 3\nb 1 2\n");
     /// let message = WordVectors::of(&file, &words).unwrap_err().to_string();
-    /// let said = "vectors.txt:3: expected a word and 3 numbers, as in the first line, got 3 columns in \"b 1 2\"";
-    /// assert!(message.starts_with(said), "{message}");
+    /// let shown = "vectors.txt:3: expected a word and 3 numbers, as in the first line, got 3 columns in \"b 1 2\"";
+    /// assert!(message.starts_with(shown), "{message}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -186,7 +186,7 @@ struct VectorSearch<'v> {
     /// The width of the vectors; 0 until the width is known.
     width: usize,
     rows: Vec<f32>,
-    found: Vec<VectorPlace>,
+    found: Vec<VectorLocation>,
     skipped: SkippedRecords,
 }
 

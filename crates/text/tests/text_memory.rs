@@ -27,9 +27,9 @@ fn a_text_is_held_once_and_its_characters_as_numbers() {
     let path = std::env::temp_dir().join(format!("unpadded-text-memory-{}", std::process::id()));
     std::fs::write(&path, "to be or not to be\n".repeat(size / 19 + 1).get(..size).unwrap()).unwrap();
     let (peak, data) = peak_memory::of(|| {
-        let (text, cut) = (TextFile::open(&path).unwrap().text().unwrap(), Tokenizer::characters());
-        let characters = Vocabulary::of(cut.tokens(&text), &Limits::default()).unwrap();
-        let ids = cut.tokens(&text).map(|character| characters.lookup(&character));
+        let (text, tokenizer) = (TextFile::open(&path).unwrap().text().unwrap(), Tokenizer::characters());
+        let characters = Vocabulary::of(tokenizer.tokens(&text), &Limits::default()).unwrap();
+        let ids = tokenizer.tokens(&text).map(|character| characters.lookup(&character));
         Continuous::try_new(ids, 64, 64, ["x", "y"]).unwrap()
     });
     assert_eq!(data.batch_count(), Some((size as u64 - 1).div_ceil(64 * 64)));
@@ -62,10 +62,10 @@ fn a_stream_takes_its_window_however_long_the_file_is() {
         let line = |i: usize| format!("{}\t{}\n", "a b ".repeat(100), ["x", "y"][i % 2]);
         std::fs::write(&path, (0..lines).map(line).collect::<String>()).unwrap();
         peak_memory::of(|| {
-            let cut = Tokenizer::whitespace();
+            let tokenizer = Tokenizer::whitespace();
             let files = LabelledFiles::open(&path).unwrap();
             assert_eq!(files.labels().unwrap().len(), labels.len());
-            let loader = files.loader(["words", "label"], &cut, (&words, &labels)).unwrap();
+            let loader = files.loader(["words", "label"], &tokenizer, (&words, &labels)).unwrap();
             let loader = loader.shuffle(3).buffer(256).batching(Batching::Sequences(16));
             let mut seen = vec![0u8; lines];
             for batch in loader.batches(Some(0), 0).unwrap() {
@@ -100,7 +100,7 @@ fn peaks(name: &str, line: &str, epoch: &dyn Fn(&std::path::Path)) -> [usize; 2]
 fn streams_of_all_tasks_take_their_window() {
     let _alone = ALONE.lock().unwrap();
     let (words, tags) = (Vocabulary::labels(["a", "b"]).unwrap(), Vocabulary::labels(["O"]).unwrap());
-    let cut = Tokenizer::whitespace();
+    let tokenizer = Tokenizer::whitespace();
     let read = |data: &dyn Data| {
         let batches = data.batches(None, 0).unwrap().map(|batch| batch.unwrap().tokens);
         assert!(batches.sum::<usize>() > 100_000);
@@ -114,14 +114,14 @@ fn streams_of_all_tasks_take_their_window() {
     let ends = ["a", "b"];
     let pairs = peaks("a.tsv", &format!("{0}\t{0}\n", "a b ".repeat(100)), &|path| {
         let files = PairFiles::open(path).unwrap();
-        let loader = files.loader(["s", "g", "n"], [&cut; 2], [&words; 2], ends).unwrap();
+        let loader = files.loader(["s", "g", "n"], [&tokenizer; 2], [&words; 2], ends).unwrap();
         read(&loader.shuffle(1).buffer(16).batching(Batching::Sequences(4)));
     });
     let plain = peaks("a.txt", &("a b ".repeat(200) + "\n"), &|path| {
         let files = PlainFiles::open_with([path], &ReadOptions::new()).unwrap();
         let ids = files.pieces().flat_map(|piece| {
             let piece = piece.unwrap();
-            cut.tokens(&piece).map(|token| words.lookup(&token)).collect::<Vec<_>>()
+            tokenizer.tokens(&piece).map(|token| words.lookup(&token)).collect::<Vec<_>>()
         });
         read(&Continuous::windowed(ids, (1_000, 2), 8, 64, ["x", "y"]).unwrap());
     });

@@ -126,41 +126,44 @@ fn epochs_and_seeds_differ_and_repeat() {
 
 #[test]
 fn all_that_decides_the_batches_is_in_the_fingerprint() {
-    let of = |lengths: &[usize], change: fn(Loader) -> Loader| {
+    let fingerprint = |lengths: &[usize], change: fn(Loader) -> Loader| {
         change(Loader::new(samples(lengths), NAMES).unwrap()).fingerprint()
     };
     let prints = [
-        of(&[1, 2], |l| l),
-        of(&[2, 1], |l| l),
-        of(&[1, 2], |l| l.batching(Batching::Sequences(33))),
-        of(&[1, 2], |l| l.batching(Batching::Tokens(32))),
-        of(&[1, 2], |l| l.shuffle(0)),
-        of(&[1, 2], |l| l.shuffle(1)),
-        of(&[1, 2], |l| l.shuffle(1).buffer(2)),
+        fingerprint(&[1, 2], |l| l),
+        fingerprint(&[2, 1], |l| l),
+        fingerprint(&[1, 2], |l| l.batching(Batching::Sequences(33))),
+        fingerprint(&[1, 2], |l| l.batching(Batching::Tokens(32))),
+        fingerprint(&[1, 2], |l| l.shuffle(0)),
+        fingerprint(&[1, 2], |l| l.shuffle(1)),
+        fingerprint(&[1, 2], |l| l.shuffle(1).buffer(2)),
         Loader::new(samples(&[1, 2]), &["label", "words"]).unwrap().fingerprint(),
     ];
     for (i, print) in prints.iter().enumerate() {
         assert!(!prints[..i].contains(print), "{i}");
     }
-    assert_eq!(of(&[1, 2], |l| l.prefetch(3)), prints[0]);
+    assert_eq!(fingerprint(&[1, 2], |l| l.prefetch(3)), prints[0]);
 }
 
 #[test]
 fn samples_that_do_not_fit_are_refused() {
-    let of = |fields: Vec<Vec<Field>>, names: &[&str]| {
+    let fingerprint = |fields: Vec<Vec<Field>>, names: &[&str]| {
         Loader::new(fields.into_iter().collect::<Samples>(), names).map(drop).unwrap_err().to_string()
     };
-    assert_eq!(of(vec![], NAMES), "samples to load: expected at least one, got none");
-    assert_eq!(of(fields(&[1]), &[]), "names of feeds: expected at least one, got none");
-    assert_eq!(of(fields(&[1]), &["x", "y", "x"]), "names of feeds: expected each once, got `x` twice");
+    assert_eq!(fingerprint(vec![], NAMES), "samples to load: expected at least one, got none");
+    assert_eq!(fingerprint(fields(&[1]), &[]), "names of feeds: expected at least one, got none");
+    assert_eq!(
+        fingerprint(fields(&[1]), &["x", "y", "x"]),
+        "names of feeds: expected each once, got `x` twice"
+    );
     let mut odd = fields(&[1, 1]);
     odd[1].pop();
     let expected = "fields of sample 1: expected 2, one for each of `words`, `label`, got 1";
-    assert_eq!(of(odd, NAMES), expected);
+    assert_eq!(fingerprint(odd, NAMES), expected);
     let mut odd = fields(&[1, 1]);
     odd[1][0] = 3i64.into();
     let expected = "field `words` of sample 1: expected a sequence of integers, as in the samples before, got one integer";
-    assert_eq!(of(odd.clone(), NAMES), expected);
+    assert_eq!(fingerprint(odd.clone(), NAMES), expected);
     // A stream is checked while it is read, also across batches.
     let stream: Samples = odd.into_iter().collect();
     let stream = SampleStream::new(0, move || stream.open());

@@ -14,8 +14,8 @@ impl Vocabulary {
     /// Fails if a special token in `limits` is repeated.
     pub(super) fn grown(&self, mut counts: HashMap<String, u64>, limits: &Limits) -> Result<Self> {
         let count_of = |special: &str| {
-            let place = self.special_tokens().position(|own| own == special);
-            place.map_or(0, |place| self.count((self.specials.start + place) as i64))
+            let index = self.special_tokens().position(|own| own == special);
+            index.map_or(0, |index| self.count((self.specials.start + index) as i64))
         };
         let mut entries: Vec<(String, u64)> =
             limits.specials.iter().map(|special| (special.clone(), count_of(special))).collect();
@@ -55,22 +55,22 @@ impl Vocabulary {
         let (mut entries, mut places) = (Vec::<(String, u64)>::new(), HashMap::<String, usize>::new());
         let (mut specials, mut unknown) = (0..0, None);
         for (id, (token, &count)) in self.tokens.iter().zip(&self.counts).enumerate() {
-            let place = entries.len();
+            let index = entries.len();
             if self.specials.contains(&id) {
-                specials = if specials.is_empty() { place..place + 1 } else { specials.start..place + 1 };
+                specials = if specials.is_empty() { index..index + 1 } else { specials.start..index + 1 };
                 entries.push((token.to_string(), count));
             } else {
                 let token = form(token);
                 match places.get(&token).and_then(|&known| entries.get_mut(known)) {
                     Some((_, known)) => *known = known.saturating_add(count),
                     None => {
-                        places.insert(token.clone(), place);
+                        places.insert(token.clone(), index);
                         entries.push((token, count));
                     }
                 }
             }
             if self.unknown == Some(id as i64) {
-                unknown = Some(place as i64);
+                unknown = Some(index as i64);
             }
         }
         // This cannot fail, since each form occurs only once.

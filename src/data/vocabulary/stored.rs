@@ -143,7 +143,7 @@ mod tests {
             let message = with(&["a", "b"], vec![1, 1], None, Some(specials)).unwrap_err();
             assert!(message.contains("ids of the special tokens: expected"), "{message}");
         }
-        for (tokens, counts, unknown, said) in [
+        for (tokens, counts, unknown, expected) in [
             (&["a", "a"][..], vec![1, 1], None, "`a` twice"),
             (&["a"], vec![1, 1], None, "expected 1, got 2"),
             (&["a"], vec![1], Some(1), "expected below 1, got 1"),
@@ -151,7 +151,7 @@ mod tests {
             (&[], vec![], None, "expected at least one, got none"),
         ] {
             let message = decode(tokens, counts, unknown).unwrap_err();
-            assert!(message.contains(said), "{message}");
+            assert!(message.contains(expected), "{message}");
         }
     }
 

@@ -83,10 +83,10 @@ impl Blocks {
     }
 
     /// Returns the variable whose memory holds `var`, and the column of that variable at which `var` begins.
-    pub(crate) fn place_of(&self, block: BlockId, var: VarId) -> (VarId, usize) {
+    pub(crate) fn position_of(&self, block: BlockId, var: VarId) -> (VarId, usize) {
         match (self.forward.get(&block), self.backward.get(&block)) {
-            (Some(found), _) => found.columns.place_of(var),
-            (_, Some(found)) => found.columns.place_of(found.same.resolve(var)),
+            (Some(found), _) => found.columns.position_of(var),
+            (_, Some(found)) => found.columns.position_of(found.same.resolve(var)),
             _ => (var, 0),
         }
     }
@@ -101,8 +101,8 @@ impl Blocks {
             .collect();
         // A gradient that equals a gradient stored as columns is a view of the same columns.
         for found in self.backward.values() {
-            let of = |(&var, &of): (&VarId, &VarId)| Some((var, *found.columns.all().get(&of)?));
-            views.extend(found.same.0.iter().filter_map(of));
+            let whole = |(&var, &whole): (&VarId, &VarId)| Some((var, *found.columns.all().get(&whole)?));
+            views.extend(found.same.0.iter().filter_map(whole));
         }
         views
     }
@@ -111,7 +111,7 @@ impl Blocks {
     /// variable number.
     pub(crate) fn same(&self) -> Vec<(VarId, VarId)> {
         let pairs = self.backward.values().flat_map(|found| &found.same.0);
-        let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &of)| (var, of)).collect();
+        let mut same: Vec<(VarId, VarId)> = pairs.map(|(&var, &whole)| (var, whole)).collect();
         same.sort_unstable();
         same
     }

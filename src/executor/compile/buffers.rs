@@ -172,15 +172,15 @@ pub(crate) fn assign(slots: &[SlotDesc], own_lives: &[Life], chains: &[Life]) ->
             }
         };
     }
-    for (s, place) in places.iter().enumerate() {
-        if let Some(first) = *place {
+    for (s, position) in places.iter().enumerate() {
+        if let Some(first) = *position {
             of_slot[s] = of_slot[first];
         }
     }
     // An alias has a higher number than the slot that it aliases, so the buffer of that slot is already known.
     for (s, slot) in slots.iter().enumerate() {
-        if let Some(of) = slot.alias {
-            of_slot[s] = of_slot[of];
+        if let Some(aliased) = slot.alias {
+            of_slot[s] = of_slot[aliased];
         }
     }
     (of_slot, dtypes)

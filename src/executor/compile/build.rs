@@ -434,10 +434,10 @@ impl Views<'_> {
     }
 
     fn places(&mut self, vars: &[VarId]) -> Result<Vec<OperandPosition>> {
-        vars.iter().map(|&var| self.place(var)).collect()
+        vars.iter().map(|&var| self.position(var)).collect()
     }
 
-    fn place(&mut self, var: VarId) -> Result<OperandPosition> {
+    fn position(&mut self, var: VarId) -> Result<OperandPosition> {
         let Analysis { source, slots, .. } = *self.found;
         if var == VarId::NONE {
             return Ok(OperandPosition::Absent);
@@ -468,14 +468,14 @@ fn lanes_can_run(instr: &Instr, step: &StepDesc, levels: &[InnerLevel]) -> bool 
     let pools = |p: &OperandPosition| matches!(p, OperandPosition::Pooled(_));
     op.reads.iter().all(|r| row(r) || r.rows.known().is_some())
         && op.writes.iter().all(row)
-        && lanes_can_cut(op)
+        && lanes_can_split(op)
         && !op.wiring.input_gradients.iter().flatten().any(|(p, _)| pools(p))
         && !op.wiring.inputs.iter().chain(&op.wiring.outputs).flatten().any(pools)
 }
 
 /// Returns whether a lane can run, on only its own sequences, a call that reads static sub-sequences. All operands must
 /// have the same number of sequences.
-fn lanes_can_cut(op: &OpInstr) -> bool {
+fn lanes_can_split(op: &OpInstr) -> bool {
     let views = || op.reads.iter().chain(&op.writes).filter(|r| r.rows.known().is_none());
     if op.reach == Reach::Row || !views().any(|r| matches!(r.rows, Extent::Rows(_))) {
         return true;

@@ -144,11 +144,11 @@ impl Sorted<'_> {
     /// Delays a sum until the end of the chain.
     fn wait(&mut self, instr: Instr) {
         if let Instr::Op(op) = &instr {
-            for place in &op.writes {
-                self.written.extend(self.slot(place));
+            for position in &op.writes {
+                self.written.extend(self.slot(position));
             }
-            for place in op.reads.iter().chain(&op.writes) {
-                self.touched.extend(self.slot(place));
+            for position in op.reads.iter().chain(&op.writes) {
+                self.touched.extend(self.slot(position));
             }
         }
         self.sums.push(instr);

@@ -239,11 +239,11 @@ impl<'p> Counting<'p> {
         if memory.prepared == 0 && memory.scratch.iter().all(|&(_, bytes)| bytes == 0) {
             return;
         }
-        for (at, &(of, _)) in memory.scratch.iter().enumerate() {
-            let vector = memory.scratch[..at].iter().filter(|(before, _)| *before == of).count();
-            let shared = known.iter().position(|&one| one == (of, vector) && of != TypeId::of::<CallRoom>());
+        for (at, &(id, _)) in memory.scratch.iter().enumerate() {
+            let vector = memory.scratch[..at].iter().filter(|(before, _)| *before == id).count();
+            let shared = known.iter().position(|&one| one == (id, vector) && id != TypeId::of::<CallRoom>());
             need.scratch.push(shared.unwrap_or_else(|| {
-                known.push((of, vector));
+                known.push((id, vector));
                 known.len() - 1
             }));
         }
@@ -509,8 +509,8 @@ impl Pools<'_> {
         counting: &mut Counting<'_>,
     ) -> Vec<(CallSlot, PoolNeed)> {
         let mut found = Vec::new();
-        let inputs = call.wiring.inputs.iter().enumerate().map(|(k, of)| (CallSlot::Input(k), of));
-        let outputs = call.wiring.outputs.iter().enumerate().map(|(k, of)| (CallSlot::Output(k), of));
+        let inputs = call.wiring.inputs.iter().enumerate().map(|(k, refs)| (CallSlot::Input(k), refs));
+        let outputs = call.wiring.outputs.iter().enumerate().map(|(k, refs)| (CallSlot::Output(k), refs));
         for (slot, positions) in inputs.chain(outputs) {
             for &position in positions {
                 found.extend(self.need(position, moment, counting).map(|need| (slot, need)));
@@ -526,16 +526,16 @@ impl Pools<'_> {
         let mut written = Vec::new();
         match call.pass {
             Pass::Forward => {
-                for (k, of) in wiring.outputs.iter().enumerate() {
+                for (k, to) in wiring.outputs.iter().enumerate() {
                     written.extend(
-                        of.iter().zip(&call.outputs[k]).map(|(&at, spec)| (at, spec, call.op.stored(k))),
+                        to.iter().zip(&call.outputs[k]).map(|(&at, spec)| (at, spec, call.op.stored(k))),
                     );
                 }
             }
             Pass::Backward => {
-                for (k, of) in wiring.input_gradients.iter().enumerate() {
+                for (k, to) in wiring.input_gradients.iter().enumerate() {
                     let bound = call.op.stored_gradient(k);
-                    written.extend(of.iter().zip(&call.inputs[k]).map(|(&(at, _), spec)| (at, spec, bound)));
+                    written.extend(to.iter().zip(&call.inputs[k]).map(|(&(at, _), spec)| (at, spec, bound)));
                 }
             }
         }

@@ -9,8 +9,8 @@ use crate::tensor::StorageKind;
 pub(crate) fn pooled(op: &OpInstr) -> impl Iterator<Item = usize> {
     let wiring = &op.wiring;
     let values = [&wiring.inputs, &wiring.outputs, &wiring.output_gradients, &wiring.results];
-    let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
-    values.into_iter().flatten().flatten().chain(gradients).filter_map(|place| match place {
+    let gradients = wiring.input_gradients.iter().flatten().map(|(position, _)| position);
+    values.into_iter().flatten().flatten().chain(gradients).filter_map(|position| match position {
         OperandPosition::Pooled(at) => Some(*at),
         _ => None,
     })
@@ -29,41 +29,41 @@ pub(crate) fn assign(
     order.sort_by_key(|&slot| lives[slot]);
     // For each pool number: the storage, and the last moment at which a value uses the number.
     let mut places: Vec<(StorageKind, usize)> = Vec::new();
-    let mut of: Vec<usize> = vec![0; kinds.len()];
+    let mut index_in_pool: Vec<usize> = vec![0; kinds.len()];
     for slot in order {
         let (Some(own), (first, last)) = (slots[slot].pool, lives[slot]) else { continue };
         let kind = kinds[own];
         // A value that the scope keeps has its pool number for the whole run, so no other value shares the number.
         let (first, last) = if slots[slot].persistent { (0, usize::MAX) } else { (first, last) };
         let free = |(known, until): &(StorageKind, usize)| *known == kind && *until < first;
-        let place = places.iter().position(free).unwrap_or_else(|| {
+        let position = places.iter().position(free).unwrap_or_else(|| {
             places.push((kind, 0));
             places.len() - 1
         });
-        places[place].1 = last;
-        of[own] = place;
+        places[position].1 = last;
+        index_in_pool[own] = position;
     }
-    code.iter_mut().for_each(|instr| renumber(instr, &of));
-    let of_slot = slots.iter().map(|slot| slot.pool.map(|own| of[own])).collect();
+    code.iter_mut().for_each(|instr| renumber(instr, &index_in_pool));
+    let of_slot = slots.iter().map(|slot| slot.pool.map(|own| index_in_pool[own])).collect();
     (of_slot, places.into_iter().map(|(kind, _)| kind).collect())
 }
 
-fn renumber(instr: &mut Instr, of: &[usize]) {
+fn renumber(instr: &mut Instr, numbers: &[usize]) {
     match instr {
         Instr::Op(op) | Instr::Levels(op) => {
             let wiring = &mut op.wiring;
             let values =
                 [&mut wiring.inputs, &mut wiring.outputs, &mut wiring.output_gradients, &mut wiring.results];
-            let gradients = wiring.input_gradients.iter_mut().flatten().map(|(place, _)| place);
-            for place in values.into_iter().flatten().flatten().chain(gradients) {
-                if let OperandPosition::Pooled(at) = place {
-                    *at = of[*at];
+            let gradients = wiring.input_gradients.iter_mut().flatten().map(|(position, _)| position);
+            for position in values.into_iter().flatten().flatten().chain(gradients) {
+                if let OperandPosition::Pooled(at) = position {
+                    *at = numbers[*at];
                 }
             }
         }
         Instr::Loop(inner) => {
             let code = inner.before.iter_mut().chain(&mut inner.body).chain(&mut inner.after);
-            code.for_each(|instr| renumber(instr, of));
+            code.for_each(|instr| renumber(instr, numbers));
         }
         Instr::Zero(..) | Instr::Reorder { .. } => {}
     }

@@ -168,9 +168,9 @@ impl Maker<'_> {
     /// Replaces the variables of slots that hold no tensors by [`VarId::NONE`].
     fn tensors(&self, slots: Slots) -> Slots {
         let tensor = |var: VarId| var != VarId::NONE && self.source.program.var(var).spec().is_some();
-        let of =
+        let tensors_of =
             |vars: Vec<VarId>| vars.into_iter().map(|v| if tensor(v) { v } else { VarId::NONE }).collect();
-        slots.into_iter().map(of).collect()
+        slots.into_iter().map(tensors_of).collect()
     }
 
     /// Makes the call of a forward operator, or of an update operator.
@@ -222,11 +222,11 @@ impl Maker<'_> {
         let over = |slot: &usize| found.is_some_and(|found| found.overwrites.contains(&(id.number, *slot)));
         let in_place: Vec<usize> = (0..signature.inputs.len()).filter(over).collect();
         let bound = |slots: Slots, bound: &dyn Fn(usize) -> bool| -> Slots {
-            let of = |(slot, vars): (usize, Vec<VarId>)| match bound(slot) {
+            let slot_vars = |(slot, vars): (usize, Vec<VarId>)| match bound(slot) {
                 true => vars,
                 false => vec![VarId::NONE; vars.len()],
             };
-            slots.into_iter().enumerate().map(of).collect()
+            slots.into_iter().enumerate().map(slot_vars).collect()
         };
         let inputs = self.tensors(Program::slots_of(signature.inputs, &desc.inputs, ""));
         let outputs = Program::slots_of(signature.outputs, &desc.inputs, "");
@@ -264,8 +264,8 @@ impl Maker<'_> {
             match gradient {
                 None => self.forward_items(step.block, blocks.forward(step.block)?, *time, site, items)?,
                 Some(gradient) => {
-                    let of = (blocks.forward(step.block)?, blocks.backward(gradient.block)?);
-                    self.backward_items(gradient.block, of, *time, site, items)?;
+                    let block_parts = (blocks.forward(step.block)?, blocks.backward(gradient.block)?);
+                    self.backward_items(gradient.block, block_parts, *time, site, items)?;
                 }
             }
         }

@@ -214,7 +214,7 @@ impl Maker<'_> {
         if self.slots.access.contains_key(&var) {
             return Ok(());
         }
-        self.place(var, Home::Whole)?;
+        self.assign_slot(var, Home::Whole)?;
         if let (Some(ranked), Some(&from)) = (self.layouts.ranked(var), self.slots.ranked.get(&var)) {
             self.slots.copies.push(Copy { var, from, ranked, before: self.now });
         }
@@ -222,7 +222,7 @@ impl Maker<'_> {
     }
 
     /// Assigns a new slot to a variable.
-    fn place(&mut self, var: VarId, home: Home) -> Result<()> {
+    fn assign_slot(&mut self, var: VarId, home: Home) -> Result<()> {
         let desc = self.source.program.var(var);
         let spec = self.source.program.spec(var)?;
         // In a damaged file, a variable of a step block may be used outside its block.
@@ -273,8 +273,8 @@ impl Maker<'_> {
     }
 
     /// Adds a slot that shares the buffer of another slot.
-    fn alias(&mut self, of: usize, home: Home, spec: &Spec) -> usize {
-        self.add_kept(self.slots.slots[of].var, spec, home, (false, Some(of)))
+    fn alias(&mut self, aliased: usize, home: Home, spec: &Spec) -> usize {
+        self.add_kept(self.slots.slots[aliased].var, spec, home, (false, Some(aliased)))
     }
 
     /// Lets a variable of a step block share the memory of a variable outside the loop, if the layouts allow it. Returns
@@ -301,19 +301,19 @@ impl Maker<'_> {
         let mut outside = Vec::new();
         for pair in &step.inputs {
             if !self.take(pair.inner, block)? {
-                self.place(pair.inner, Home::Stepped(block))?;
+                self.assign_slot(pair.inner, Home::Stepped(block))?;
                 outside.push(pair.outer);
             }
         }
         for pair in &step.statics {
-            self.place(pair.inner, Home::Sequence(block))?;
+            self.assign_slot(pair.inner, Home::Sequence(block))?;
             outside.push(pair.outer);
         }
         for (memory, m) in step.memories.iter().enumerate() {
             self.slots.access.insert(m.previous, Access::Previous { block, memory });
         }
         for &(var, home) in &found.homes {
-            self.place(var, home)?;
+            self.assign_slot(var, home)?;
         }
         for (memory, m) in step.memories.iter().enumerate() {
             let spec = self.source.program.spec(m.previous)?;
@@ -351,13 +351,13 @@ impl Maker<'_> {
                 }
                 GradientHome::Own(home) => {
                     if !self.take(var, block)? {
-                        self.place(var, home)?;
+                        self.assign_slot(var, home)?;
                     }
                 }
             }
         }
-        for (&var, &of) in &found.same.0 {
-            if let Some(&access) = self.slots.access.get(&of) {
+        for (&var, &original) in &found.same.0 {
+            if let Some(&access) = self.slots.access.get(&original) {
                 self.slots.access.insert(var, access);
             }
         }

@@ -58,9 +58,9 @@ fn differentiated(build: impl Fn(&Builder) -> Var) -> (Program, Vec<VarId>) {
     let (registry, mut program) = (net.registry(), net.finish().unwrap());
     let gradients = backward::differentiate(&mut program, &registry, loss.id()).unwrap();
     let given = |role: VarRole| matches!(role, VarRole::Feed | VarRole::Parameter);
-    let of = program.vars().filter(|(_, desc)| given(desc.role));
-    let of = of.filter_map(|(var, _)| gradients.get(&var).copied());
-    let wanted = [loss.id()].into_iter().chain(of).collect();
+    let leaves = program.vars().filter(|(_, desc)| given(desc.role));
+    let leaves = leaves.filter_map(|(var, _)| gradients.get(&var).copied());
+    let wanted = [loss.id()].into_iter().chain(leaves).collect();
     (program, wanted)
 }
 

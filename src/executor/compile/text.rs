@@ -86,8 +86,8 @@ impl Names<'_> {
         let Ok(found) = blocks.backward(block) else { return "not analysed".to_owned() };
         let mut out = String::new();
         self.units(block, &found.units, &mut out);
-        for (var, of) in blocks.same() {
-            let _ = writeln!(out, "{}: is {}", self.var(var), self.var(of));
+        for (var, original) in blocks.same() {
+            let _ = writeln!(out, "{}: is {}", self.var(var), self.var(original));
         }
         for &(var, home) in &found.homes {
             let home = match home {

@@ -153,7 +153,7 @@ impl WriterFinder<'_> {
     fn is_constant(&self, var: VarId) -> bool {
         let block = self.source.program.var(var).block;
         let Ok(found) = self.blocks.backward(block) else { return block == BlockId(0) };
-        let (var, _) = self.blocks.place_of(block, var);
+        let (var, _) = self.blocks.position_of(block, var);
         let home = found.homes.binary_search_by_key(&var, |(var, _)| *var).map(|i| found.homes[i].1);
         home == Ok(GradientHome::Own(Home::Whole)) && !self.layouts.taken.contains_key(&var)
     }

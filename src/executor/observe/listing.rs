@@ -54,11 +54,11 @@ impl fmt::Display for Listing<'_> {
         let (mut views, mut same): (ByBlock<_>, ByBlock<_>) = Default::default();
         let (plan, program) = (self.plan, &self.plan.program);
         let block = |var: VarId| program.var(var).block;
-        for (&part, &of) in &self.plan.views {
-            views.entry(block(part)).or_default().push((part, of));
+        for (&part, &original) in &self.plan.views {
+            views.entry(block(part)).or_default().push((part, original));
         }
-        for &(var, of) in &self.plan.same {
-            same.entry(block(var)).or_default().push((var, of));
+        for &(var, original) in &self.plan.same {
+            same.entry(block(var)).or_default().push((var, original));
         }
         views.values_mut().for_each(|views| views.sort());
         same.values_mut().for_each(|same| same.sort());
@@ -164,11 +164,11 @@ impl<'a> Text<'a> {
             Instr::Levels(op) => self.levels(op),
             Instr::Loop(inner) => self.step_loop(inner),
             Instr::Zero(view, index) => {
-                self.line(&format!("[{index}] zero -> {}", self.place_of(view)));
+                self.line(&format!("[{index}] zero -> {}", self.position_of(view)));
                 self.inside(|text| text.line("the next loop adds to this gradient at every step"));
             }
             Instr::Reorder { from, to, index, .. } => {
-                let (name, to) = (self.slot_name(from), self.place_of(to));
+                let (name, to) = (self.slot_name(from), self.position_of(to));
                 self.line(&format!("[{index}] reorder {name} from loop order to batch order -> {to}"));
                 self.inside(|text| text.line("an operator or a fetch needs the batch's order"));
             }
@@ -223,8 +223,8 @@ impl<'a> Text<'a> {
         let outputs = Program::slots_of(signature.outputs, forward_outputs, "");
         let mut reads = Vec::new();
         let mut take = |vars: &[Vec<VarId>], places: &[Vec<OperandPosition>]| {
-            for (var, place) in vars.iter().flatten().zip(places.iter().flatten()) {
-                if *place != OperandPosition::Absent {
+            for (var, position) in vars.iter().flatten().zip(places.iter().flatten()) {
+                if *position != OperandPosition::Absent {
                     reads.push(self.name(*var));
                 }
             }
@@ -239,21 +239,22 @@ impl<'a> Text<'a> {
             );
             let grads = Program::slots_of(signature.inputs, &desc.outputs, &grad_name(""));
             let places = op.wiring.input_gradients.iter().flatten();
-            written
-                .extend(grads.iter().flatten().zip(places).map(|(&v, &(place, assign))| (v, place, assign)));
+            written.extend(
+                grads.iter().flatten().zip(places).map(|(&v, &(position, assign))| (v, position, assign)),
+            );
             let results = Program::slots_of(signature.outputs, &desc.outputs, "");
             let places = op.wiring.results.iter().flatten();
             written.extend(results.iter().flatten().zip(places).map(|(&v, &at)| (v, at, Assign::Write)));
         } else {
             let places = op.wiring.outputs.iter().flatten();
             let assign = if op.wiring.adds { Assign::Add } else { Assign::Write };
-            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &place)| (v, place, assign)));
+            written.extend(outputs.iter().flatten().zip(places).map(|(&v, &position)| (v, position, assign)));
         }
-        let shown = |(var, place, assign): (VarId, OperandPosition, Assign)| {
-            let at = match place {
+        let shown = |(var, position, assign): (VarId, OperandPosition, Assign)| {
+            let at = match position {
                 OperandPosition::Absent => return None,
                 OperandPosition::Pooled(pool) => self.pooled(pool),
-                OperandPosition::Dense(i) => self.place_of(op.writes.get(i)?),
+                OperandPosition::Dense(i) => self.position_of(op.writes.get(i)?),
             };
             let spec = self.plan.program.spec(var).map_or_else(|_| String::new(), |spec| format!(": {spec}"));
             let added = if assign == Assign::Add { ", added" } else { "" };
@@ -264,12 +265,12 @@ impl<'a> Text<'a> {
     }
 
     fn slot_of(&self, view: &Ref) -> Option<&'a Slot> {
-        let of = |block: BlockId, pick: &dyn Fn(&Loop) -> Option<Ref>| {
+        let slot_in = |block: BlockId, pick: &dyn Fn(&Loop) -> Option<Ref>| {
             self.loops.get(&block).and_then(|l| pick(l))
         };
         let view = match view.access {
             Access::Slot(_) => Some(*view),
-            Access::Previous { block, memory } => of(block, &|l| l.memories.get(memory).map(|m| m.next)),
+            Access::Previous { block, memory } => slot_in(block, &|l| l.memories.get(memory).map(|m| m.next)),
             Access::Passed { block, memory } => self.passed.get(&(block, memory)).copied(),
         }?;
         if let Access::Slot(s) = view.access { self.plan.slots.get(s) } else { None }
@@ -288,7 +289,7 @@ impl<'a> Text<'a> {
     }
 
     /// Returns the buffer of a view, and the range of its columns, as text.
-    fn place_of(&self, view: &Ref) -> String {
+    fn position_of(&self, view: &Ref) -> String {
         let Some(slot) = self.slot_of(view) else { return "no buffer".to_owned() };
         if let Some(pool) = slot.pool {
             return self.pooled(pool);
@@ -374,7 +375,7 @@ impl<'a> Text<'a> {
 
     fn moved(&mut self, title: &str, from: &Ref, to: &Ref, assign: Assign) {
         let added = if assign == Assign::Add { ", added" } else { "" };
-        let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.place_of(to));
+        let text = format!("{title}: {} -> {}{added}", self.slot_name(from), self.position_of(to));
         self.line(&text);
     }
 
@@ -393,7 +394,7 @@ impl<'a> Text<'a> {
             let copy = plan.all.map_or_else(String::new, |all| {
                 format!(
                     "; copied for all steps to {}, since it is read outside the loop",
-                    self.place_of(&all)
+                    self.position_of(&all)
                 )
             });
             self.line(&format!(
@@ -407,7 +408,7 @@ impl<'a> Text<'a> {
     fn ends(&mut self, inner: &Loop) {
         for plan in inner.memories.iter().filter(|_| !inner.backward) {
             if let Some(last) = &plan.last {
-                let (next, to) = (self.slot_name(&plan.next), self.place_of(last));
+                let (next, to) = (self.slot_name(&plan.next), self.position_of(last));
                 self.line(&format!("the last row of each sequence: {next} -> {to}"));
             }
         }
@@ -418,7 +419,7 @@ impl<'a> Text<'a> {
             }
             if let Some((initial, assign)) = &plan.initial {
                 let added = if *assign == Assign::Add { ", added" } else { "" };
-                let (name, to) = (self.slot_name(initial), self.place_of(initial));
+                let (name, to) = (self.slot_name(initial), self.position_of(initial));
                 self.line(&format!("what the first step passes back: {name} -> {to}{added}"));
             }
         }
@@ -434,14 +435,14 @@ impl<'a> Text<'a> {
         let mut lines = Vec::new();
         for &(part, (whole, first)) in self.views.get(&block).into_iter().flatten() {
             let width = |var: VarId| self.plan.program.spec(var).map_or(0, |spec| spec.width());
-            let (name, of) = (self.name(part), self.name(whole));
+            let (name, original) = (self.name(part), self.name(whole));
             lines.push(match width(part) == width(whole) {
-                true => format!("{name}: added up in {of}"),
-                false => format!("{name}: columns {first}..{} of {of}", first + width(part)),
+                true => format!("{name}: added up in {original}"),
+                false => format!("{name}: columns {first}..{} of {original}", first + width(part)),
             });
         }
         let same = self.same.get(&block).into_iter().flatten();
-        lines.extend(same.map(|(var, of)| format!("{}: is {}", self.name(*var), self.name(*of))));
+        lines.extend(same.map(|(var, original)| format!("{}: is {}", self.name(*var), self.name(*original))));
         if !lines.is_empty() {
             self.line("without a call");
             self.inside(|text| lines.iter().for_each(|line| text.line(line)));

@@ -315,12 +315,12 @@ fn of_op(op: &OpInstr, unit: MatrixUnit) -> Entry {
 impl Profile {
     /// Adds an entry with the totals that the threads recorded for the entry, unless they recorded no call. Returns the
     /// entry's wall-clock time in seconds.
-    fn add(&mut self, mut entry: Entry, of: impl Fn(&Recorder) -> &[Totals]) -> f64 {
+    fn add(&mut self, mut entry: Entry, totals_of: impl Fn(&Recorder) -> &[Totals]) -> f64 {
         let index = entry.instruction;
         self.names[index].clone_from(&entry.operator);
         let mut clock = 0.0;
         for recorder in &self.recorders {
-            let totals = of(recorder)[index];
+            let totals = totals_of(recorder)[index];
             entry.calls += totals.calls;
             entry.rows += totals.rows;
             entry.cost += totals.cost;

@@ -133,10 +133,10 @@ impl OpInstr {
             let Ref { access: Access::Slot(slot), width, column, .. } = self.reads[at] else { return false };
             slots[slot].dtype == DType::BF16 && (width | column | slots[slot].width).is_multiple_of(2)
         };
-        let inputs = self.wiring.inputs.iter().enumerate().map(|(k, of)| (CallSlot::Input(k), of));
+        let inputs = self.wiring.inputs.iter().enumerate().map(|(k, refs)| (CallSlot::Input(k), refs));
         let gradients =
-            self.wiring.output_gradients.iter().enumerate().map(|(k, of)| (CallSlot::Output(k), of));
-        let all = inputs.chain(gradients).filter(|(_, of)| !of.is_empty() && of.iter().all(whole));
+            self.wiring.output_gradients.iter().enumerate().map(|(k, refs)| (CallSlot::Output(k), refs));
+        let all = inputs.chain(gradients).filter(|(_, refs)| !refs.is_empty() && refs.iter().all(whole));
         all.map(|(slot, _)| slot).collect()
     }
 
@@ -145,8 +145,8 @@ impl OpInstr {
         let wiring = &self.wiring;
         let places = wiring.inputs.iter().chain(&wiring.outputs).chain(&wiring.output_gradients);
         let places = places.chain(&wiring.results).flatten();
-        let gradients = wiring.input_gradients.iter().flatten().map(|(place, _)| place);
-        places.chain(gradients).any(|place| matches!(place, OperandPosition::Pooled(_)))
+        let gradients = wiring.input_gradients.iter().flatten().map(|(position, _)| position);
+        places.chain(gradients).any(|position| matches!(position, OperandPosition::Pooled(_)))
     }
 }
 

@@ -148,7 +148,7 @@ impl CallNeed {
             extent => known(extent).map_or(0, |(_, quantity)| values[*quantity]),
         };
         let stored = |slot: CallSlot| {
-            let needs = self.stored.iter().filter(|(of, _)| *of == slot);
+            let needs = self.stored.iter().filter(|(owner, _)| *owner == slot);
             let most = |need: &PoolNeed| pools.get(need.pool).map_or(usize::MAX, |bytes| bytes / need.entry);
             needs.map(|(_, need)| need.entries(values).min(most(need))).fold(0, usize::saturating_add)
         };

@@ -43,8 +43,8 @@ pub fn diagnose(program: &Program, registry: &Registry, scope: &mut Scope, run: 
         let (row, number) = found(value.storage())?;
         // The message names the row only if the value is not dense.
         let dense = matches!(value.storage(), Storage::Dense(_));
-        let place = if dense { String::new() } else { format!(" in row {row}") };
-        Some(not_finite("value fed", number, &place).variable(&var.name))
+        let location = if dense { String::new() } else { format!(" in row {row}") };
+        Some(not_finite("value fed", number, &location).variable(&var.name))
     });
     let kept = || {
         let kept = program.vars().filter(|(_, var)| var.persistable);
@@ -91,7 +91,7 @@ fn whose(run: &Interpreter<'_>, id: VarId, row: usize, values: &BlockValues) -> 
     Ok(text)
 }
 
-fn not_finite(what: &str, number: f64, place: &str) -> Error {
+fn not_finite(what: &str, number: f64, location: &str) -> Error {
     let number = if number.is_nan() {
         "NaN".to_owned()
     } else if number > 0.0 {
@@ -99,7 +99,12 @@ fn not_finite(what: &str, number: f64, place: &str) -> Error {
     } else {
         "-infinity".to_owned()
     };
-    Error::of(ErrorKind::NotFinite, what, "finite numbers", format!("{number}{place}; nothing was updated"))
+    Error::of(
+        ErrorKind::NotFinite,
+        what,
+        "finite numbers",
+        format!("{number}{location}; nothing was updated"),
+    )
 }
 
 /// Returns the first NaN or infinity in a value, as (row index, value); `None` if all numbers are finite.

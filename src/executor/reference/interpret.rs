@@ -152,7 +152,7 @@ impl<'a> Interpreter<'a> {
             }
             let backward = if op.role == Role::Backward { ", backward" } else { "" };
             let look = |values: &BlockValues| match &self.watcher {
-                Some((look, of)) if block.0 > 0 || of.contains(&number) => look(self, op, values),
+                Some((look, watched)) if block.0 > 0 || watched.contains(&number) => look(self, op, values),
                 _ => Ok(()),
             };
             self.operator(op, values, around).and_then(|()| look(values)).map_err(|e| {
@@ -421,14 +421,14 @@ impl<'a> Interpreter<'a> {
         let inputs = step.inputs.iter().map(|p| (p, sequences.depth + 1, inner.entries.clone(), 0));
         let again = (t as u64 + 1) << 32;
         let statics = step.statics.iter().map(|p| (p, sequences.depth, inner.alive.clone(), again));
-        for (pair, depth, of, later) in inputs.chain(statics).collect::<Vec<_>>() {
+        for (pair, depth, origin, later) in inputs.chain(statics).collect::<Vec<_>>() {
             let value = values.value(self.program, pair.outer, around)?;
-            let (rows, lod) = select(value.lod(), depth, &of)?;
+            let (rows, lod) = select(value.lod(), depth, &origin)?;
             let dense = value.storage().as_dense()?.gather_rows(&rows)?;
             inner.define(self.program, pair.inner, Variable::new(dense, lod)?)?;
             let (outer, levels) = (self.program.spec(pair.outer)?, &self.program.spec(pair.inner)?.lod);
             for (k, &level) in levels.iter().enumerate() {
-                let (rows, _) = select(part(value.lod(), depth + k + 1).as_ref(), depth, &of)?;
+                let (rows, _) = select(part(value.lod(), depth + k + 1).as_ref(), depth, &origin)?;
                 if let Some(found) = self.keys(values, Extent::Rows(outer.lod[depth + k]), &rows, later) {
                     keys.insert(Extent::Rows(level), found);
                 }
@@ -487,7 +487,7 @@ impl<'a> Interpreter<'a> {
         let mut to_constants: Vec<Storage> = constants
             .iter()
             .map(|&v| match computed_sparse(self.program, v) {
-                Some(of) => self.nothing_stored(v, values.value(self.program, of, around)?),
+                Some(original) => self.nothing_stored(v, values.value(self.program, original, around)?),
                 None => self.nothing(v, None),
             })
             .collect::<Result<_>>()?;
@@ -513,9 +513,9 @@ impl<'a> Interpreter<'a> {
             }
             let moves = inputs.iter().zip(&mut to_inputs).map(|m| (m, sequences.depth + 1, &inner.entries));
             let still = statics.iter().zip(&mut to_statics).map(|m| (m, sequences.depth, &inner.alive));
-            for ((pair, to), depth, of) in moves.chain(still) {
+            for ((pair, to), depth, original) in moves.chain(still) {
                 let Some(value) = inner.vars.get(&pair.inner) else { continue };
-                let (rows, _) = select(values.lod(self.program, pair.outer)?.as_ref(), depth, of)?;
+                let (rows, _) = select(values.lod(self.program, pair.outer)?.as_ref(), depth, original)?;
                 add_rows(to.as_dense_mut()?, &rows, value.storage().as_dense()?)?;
             }
             for (var, to) in constants.iter().zip(&mut to_constants) {
@@ -567,8 +567,8 @@ impl<'a> Interpreter<'a> {
             return Ok(SelectedRows::new(height, Vec::new(), zeros(spec, 0)?)?.into());
         }
         // A gradient has as many rows as its variable.
-        let of = self.program.var(var).gradient_of.unwrap_or(var);
-        let rows = values.and_then(|f| f.vars.get(&of)).map_or(0, Variable::rows);
+        let differentiated = self.program.var(var).gradient_of.unwrap_or(var);
+        let rows = values.and_then(|f| f.vars.get(&differentiated)).map_or(0, Variable::rows);
         if spec.batched() {
             return Ok(zeros(spec, rows)?.into());
         }

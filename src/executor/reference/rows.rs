@@ -23,20 +23,20 @@ pub(crate) fn part(lod: Option<&Arc<Lod>>, levels: usize) -> Option<Arc<Lod>> {
     Some(lod.clone())
 }
 
-/// Returns the indices of the rows that belong to the entries `of` at level `depth`, and the LoD of these rows alone. If the
+/// Returns the indices of the rows that belong to the entries `chosen` at level `depth`, and the LoD of these rows alone. If the
 /// LoD has no level `depth`, each entry is itself a row.
 pub(crate) fn select(
     lod: Option<&Arc<Lod>>,
     depth: usize,
-    of: &[usize],
+    chosen: &[usize],
 ) -> Result<(Vec<usize>, Option<Arc<Lod>>)> {
     let mut lod = lod.cloned();
     for _ in 0..depth {
         lod = lod.and_then(|lod| lod.without_top());
     }
     match lod {
-        None => Ok((of.to_vec(), None)),
-        Some(lod) => Ok((lod.take_rows(of)?, Some(lod.take(of)?))),
+        None => Ok((chosen.to_vec(), None)),
+        Some(lod) => Ok((lod.take_rows(chosen)?, Some(lod.take(chosen)?))),
     }
 }
 

@@ -90,7 +90,7 @@ pub(super) fn sum(program: &Program, gradient: VarId, a: &Storage, b: &Storage) 
 /// Returns the variable to which a gradient belongs, if this variable is computed in the run and is sparse; else
 /// `None`.
 pub(super) fn computed_sparse(program: &Program, gradient: VarId) -> Option<VarId> {
-    let of = program.var(gradient).gradient_of?;
-    let computed = Some(program.var(of)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);
-    computed.is_some_and(|spec| spec.storage != StorageKind::Dense).then_some(of)
+    let original = program.var(gradient).gradient_of?;
+    let computed = Some(program.var(original)).filter(|desc| !desc.is_row_sparse()).and_then(VarDesc::spec);
+    computed.is_some_and(|spec| spec.storage != StorageKind::Dense).then_some(original)
 }

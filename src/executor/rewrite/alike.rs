@@ -105,7 +105,7 @@ fn by_key(nodes: &[Node]) -> (Vec<usize>, Vec<BTreeSet<usize>>) {
     for (i, node) in nodes.iter().enumerate() {
         let shared = node.key.shared.iter().map(|bound| &bound.vars[..]).collect();
         let candidates = known.entry((&node.key.kind, shared)).or_default();
-        let same = |of: &usize| sets[*of].first().is_some_and(|&first| nodes[first].key == node.key);
+        let same = |number: &usize| sets[*number].first().is_some_and(|&first| nodes[first].key == node.key);
         let found = candidates.iter().copied().find(same);
         let set = found.unwrap_or(sets.len());
         if found.is_none() {

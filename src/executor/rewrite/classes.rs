@@ -41,8 +41,8 @@ impl Classes {
     /// Returns the class of a result computed from the variables `reads`, and whether `reads` mixes sequence rows and step
     /// rows.
     pub(crate) fn of(&self, program: &Program, reads: &[VarId]) -> (Class, bool) {
-        let of: Vec<Class> = reads.iter().map(|&v| self.get(program, v)).collect();
-        match (of.contains(&Class::Sequence), of.contains(&Class::Step)) {
+        let read_classes: Vec<Class> = reads.iter().map(|&v| self.get(program, v)).collect();
+        match (read_classes.contains(&Class::Sequence), read_classes.contains(&Class::Step)) {
             (true, true) => (Class::Step, true),
             (false, true) => (Class::Step, false),
             (true, false) => (Class::Sequence, false),

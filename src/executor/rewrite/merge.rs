@@ -52,7 +52,7 @@ struct Columns {
 
 /// The operator that splits a merged variable into the results of the merged nodes, and the backward operator of the
 /// split.
-struct Cut {
+struct Division {
     forward: OpDesc,
     backward: OpDesc,
     instance: Arc<dyn Op>,
@@ -90,8 +90,8 @@ impl Draft<'_> {
         let mut nodes: Vec<Node> = Vec::new();
         // An operator that is not registered causes an error only if a wanted variable needs it.
         let known = |block: BlockId| {
-            let mut of = self.ops(block).iter().zip(&self.origins[block.0 as usize]);
-            of.all(|(op, origin)| op.kind == RECURRENT || origin.instance.is_some())
+            let mut operators = self.ops(block).iter().zip(&self.origins[block.0 as usize]);
+            operators.all(|(op, origin)| op.kind == RECURRENT || origin.instance.is_some())
         };
         if !std::iter::once(step.block).chain(gradient.map(|g| g.block)).all(known) {
             return Ok(nodes);
@@ -148,7 +148,7 @@ impl Draft<'_> {
                 }
                 None => {
                     let specs = self.program.input_specs(signature, op)?;
-                    let of = |bound: &SlotVars| {
+                    let operators = |bound: &SlotVars| {
                         let &[var] = &bound.vars[..] else { return None };
                         of_out.get(&var).copied().filter(|&node| {
                             reading.get(&var) == Some(&1)
@@ -156,7 +156,7 @@ impl Draft<'_> {
                                 && nodes[node].grad == gradient_of(&bound.slot)
                         })
                     };
-                    let operands: Vec<usize> = op.inputs.iter().filter_map(of).collect();
+                    let operands: Vec<usize> = op.inputs.iter().filter_map(operators).collect();
                     if operands.len() != 2
                         || op.reads().count() != 2
                         || operands[0] == operands[1]
@@ -257,12 +257,12 @@ impl Draft<'_> {
             forward.new.push((at, merged(&*members[0].instance, &descs, &wholes), origin.clone()));
             if members[0].reader.is_none() {
                 let parts = self.parts(leaf(nodes, group[0]), &members, (whole, grad), &descs[0].caller)?;
-                let Some(cut) = parts else { return Ok(()) };
-                let origin = Origin { instance: Some(cut.instance), ..origin };
-                forward.new.push((at, cut.forward, origin.clone()));
+                let Some(parts_of_rows) = parts else { return Ok(()) };
+                let origin = Origin { instance: Some(parts_of_rows.instance), ..origin };
+                forward.new.push((at, parts_of_rows.forward, origin.clone()));
                 if let Some((there, last)) = last {
                     let origin = Origin { block: there, number: last, ..origin };
-                    backward.new.push((last, cut.backward, origin));
+                    backward.new.push((last, parts_of_rows.backward, origin));
                 }
             }
             if let Some((there, last)) = last {
@@ -314,7 +314,7 @@ impl Draft<'_> {
         members: &[&Node],
         (whole, grad): (VarId, Option<VarId>),
         caller: &str,
-    ) -> Result<Option<Cut>> {
+    ) -> Result<Option<Division>> {
         let Some(merge) = product.instance.hints().merges else { return Ok(None) };
         let mut sizes = Vec::new();
         for node in members {
@@ -330,7 +330,7 @@ impl Draft<'_> {
             return Ok(None);
         }
         let bound = |slot: &str, vars: Vec<VarId>| SlotVars { slot: slot.to_owned(), vars };
-        let cut = OpDesc {
+        let divided = OpDesc {
             kind: merge.parts.to_owned(),
             role: Role::Forward,
             inputs: vec![bound(x.name, vec![whole])],
@@ -340,11 +340,11 @@ impl Draft<'_> {
             caller: caller.to_owned(),
         };
         let grads: Vec<VarId> = members.iter().filter_map(|node| node.grad).collect();
-        let mut inputs = [cut.inputs.clone(), cut.outputs.clone()].concat();
+        let mut inputs = [divided.inputs.clone(), divided.outputs.clone()].concat();
         inputs.push(bound(&grad_name(out.name), grads));
         let outputs = vec![bound(&grad_name(x.name), grad.into_iter().collect())];
-        let paste = OpDesc { role: Role::Backward, inputs, outputs, ..cut.clone() };
-        Ok(Some(Cut { forward: cut, backward: paste, instance }))
+        let paste = OpDesc { role: Role::Backward, inputs, outputs, ..divided.clone() };
+        Ok(Some(Division { forward: divided, backward: paste, instance }))
     }
 
     /// Returns the origin for the operator that replaces some operators of a block.
@@ -389,8 +389,8 @@ fn merged(instance: &dyn Op, descs: &[&OpDesc], wholes: &HashMap<VarId, VarId>) 
     let mut op = descs[0].clone();
     let slots = instance.hints().merges.map_or(&[][..], |merge| merge.beside);
     for &slot in slots {
-        let of = |desc: &OpDesc| desc.input(slot).to_vec();
-        put(&mut op.inputs, slot, descs.iter().flat_map(|desc| of(desc)).collect());
+        let input_vars = |desc: &OpDesc| desc.input(slot).to_vec();
+        put(&mut op.inputs, slot, descs.iter().flat_map(|desc| input_vars(desc)).collect());
         if op.role == Role::Backward {
             let name = grad_name(slot);
             let gradients = descs.iter().flat_map(|desc| match desc.output(&name) {

@@ -176,8 +176,8 @@ impl Draft<'_> {
         let (mut equal, mut at) = (vec![first], 0);
         while let Some(&var) = equal.get(at) {
             at += 1;
-            let of = if var == VarId::NONE { None } else { self.program.var(var).gradient_of };
-            let inside = of.is_some_and(|of| classes.get(&self.program, of) == Class::Step)
+            let original = if var == VarId::NONE { None } else { self.program.var(var).gradient_of };
+            let inside = original.is_some_and(|original| classes.get(&self.program, original) == Class::Step)
                 && self.program.var(var).block == gradient.block
                 && self.program.var(var).spec() == spec
                 && !leaving.contains(&var)

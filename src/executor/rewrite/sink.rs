@@ -70,7 +70,8 @@ impl Draft<'_> {
                 }
             }
             for var in desc.writes() {
-                let Some(of) = self.program.var(var).gradient_of.and_then(|of| outside.get(&of).copied())
+                let Some(original) =
+                    self.program.var(var).gradient_of.and_then(|original| outside.get(&original).copied())
                 else {
                     continue;
                 };
@@ -85,8 +86,10 @@ impl Draft<'_> {
                 let outer = match known {
                     Some(outer) => outer,
                     None => {
-                        let (name, spec) =
-                            (grad_name(&self.program.var(of).name), self.program.spec(of)?.clone());
+                        let (name, spec) = (
+                            grad_name(&self.program.var(original).name),
+                            self.program.spec(original)?.clone(),
+                        );
                         let outer = self.program.add_computed(
                             &name,
                             ROOT,
@@ -94,7 +97,7 @@ impl Draft<'_> {
                             VarRole::Computed,
                             StopGradient::Yes,
                         );
-                        self.program.set_gradient_of(outer, of);
+                        self.program.set_gradient_of(outer, original);
                         gradient.outputs.push(VarPair { outer, inner: var });
                         outer
                     }
@@ -159,9 +162,9 @@ impl Draft<'_> {
     }
 
     fn gradient_block(&self, block: BlockId) -> Option<BlockId> {
-        let of =
+        let original =
             |op: &OpDesc| op.step.as_ref().filter(|s| s.block == block)?.gradient.as_ref().map(|g| g.block);
-        self.ops(ROOT).iter().find_map(of)
+        self.ops(ROOT).iter().find_map(original)
     }
 
     /// Returns the variable of the root block that has the rows of `inner` at all steps: an input or output of the loop, or

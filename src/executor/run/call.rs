@@ -10,7 +10,7 @@ use crate::executor::plan::{Access, Instr, OpInstr, Ref};
 use crate::executor::run::state::{CallRows, Preparation, RunState};
 use crate::executor::run::worker::Worker;
 use crate::kernels::arena::{Lane, Operands, Region};
-use crate::kernels::{cpu, cut, flush, helpers, join_measured};
+use crate::kernels::{boundary, cpu, flush, helpers, join_measured};
 use crate::operator::context::{Backward, Call, Forward, Pass, Prepare, RunFacts, Scratch};
 use crate::operator::entries::PooledStorage;
 use crate::operator::keys::Keys;
@@ -169,11 +169,14 @@ impl RunState<'_> {
             }
             Instr::Op(op) => {
                 let Some(index) = op.prepared else { return Ok(()) };
-                let Preparation { by, of, .. } = &self.prepared[index];
-                if *by == op.index && !of.is_empty() && of.iter().copied().eq(self.versions(op, lane)) {
+                let Preparation { by, of: prepared_calls, .. } = &self.prepared[index];
+                if *by == op.index
+                    && !prepared_calls.is_empty()
+                    && prepared_calls.iter().copied().eq(self.versions(op, lane))
+                {
                     return Ok(());
                 }
-                let mut of = std::mem::take(&mut self.prepared[index].of);
+                let mut prepared_calls = std::mem::take(&mut self.prepared[index].of);
                 self.prepared[index].made.clear();
                 let Worker { room, reads, recorder, .. } = worker;
                 reads.clear();
@@ -200,13 +203,13 @@ impl RunState<'_> {
                     prepared: &mut self.prepared[index].made,
                 };
                 op.op.prepare(&mut prepare).map_err(|e| op.err(e))?;
-                of.clear();
-                of.extend(self.versions(op, lane));
+                prepared_calls.clear();
+                prepared_calls.extend(self.versions(op, lane));
                 // A constant that the program computes can change from run to run, so it is packed in every run.
-                if of.contains(&0) {
-                    of.clear();
+                if prepared_calls.contains(&0) {
+                    prepared_calls.clear();
                 }
-                (self.prepared[index].of, self.prepared[index].by) = (of, op.index);
+                (self.prepared[index].of, self.prepared[index].by) = (prepared_calls, op.index);
                 if let (Some(start), Some(recorder)) = (clock, recorder) {
                     let numbers = reads.iter().map(|r| r.extent.rows * r.extent.width).sum::<usize>();
                     let size = op.reads.first().map_or(0, |r| self.dtype(r).size_of());
@@ -278,7 +281,7 @@ impl<'a> Units<'a> {
     /// Returns the position at which a range is cut, so that `left` of `parts` threads get their share of the rows.
     fn middle(&self, range: &Range<usize>, left: usize, parts: usize) -> usize {
         match self {
-            Units::Rows(_) => range.start + cut(range.len(), left, parts),
+            Units::Rows(_) => range.start + boundary(range.len(), left, parts),
             Units::Sequences { below, .. } => {
                 let offsets = below[0].1;
                 let (first, last) = (offsets[range.start], offsets[range.end]);
@@ -289,7 +292,7 @@ impl<'a> Units<'a> {
     }
 
     /// Returns the row at which a view is cut if the units are cut at `middle`; `None` for a constant, which is not cut.
-    fn cut(&self, view: &Ref, range: &Range<usize>, middle: usize) -> Option<usize> {
+    fn boundary(&self, view: &Ref, range: &Range<usize>, middle: usize) -> Option<usize> {
         if view.rows.known().is_some() {
             return None;
         }
@@ -339,7 +342,7 @@ fn divide(
     };
     // Each cut uses the memory of another worker, which has room for the operands of two halves.
     let Worker { halves: (left_room, right_room), scratch: their_scratch, .. } = worker;
-    let (a, b) = operands.split(|i| units.cut(view(i), &range, middle), (left_room, right_room));
+    let (a, b) = operands.split(|i| units.boundary(view(i), &range, middle), (left_room, right_room));
     let part = |range: &Range<usize>| match units {
         Units::Rows(_) => None,
         Units::Sequences { first, .. } => Some(first + range.start..first + range.end),

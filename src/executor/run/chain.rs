@@ -11,7 +11,7 @@ use crate::executor::run::frame::FrameRows;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::{Tools, Worker};
 use crate::kernels::arena::{Lane, Share, StepRows};
-use crate::kernels::{cut, helpers};
+use crate::kernels::{boundary, helpers};
 use crate::operator::{BlockId, Extent};
 
 impl<'p> RunState<'p> {
@@ -45,7 +45,7 @@ impl<'p> RunState<'p> {
         lists.cuts.clear();
         lists.cuts.extend((0..=threads).map(|i| rows * i / threads));
         if threads == 2 {
-            lists.cuts[1] = cut(rows, 1, 2);
+            lists.cuts[1] = boundary(rows, 1, 2);
         }
         let depth = tools.workers[0].depth();
         let run = |mut lane: Lane<'_>, worker: &mut Worker| {

@@ -85,7 +85,9 @@ impl CountSource<'_> {
         }
         *known = (*known).max(Certainty::AtMost);
         let mut sum = |terms: &[(Quantity, usize)]| {
-            let terms = terms.iter().map(|(of, factor)| self.count(of, needs, known).saturating_mul(*factor));
+            let terms = terms
+                .iter()
+                .map(|(quantities, factor)| self.count(quantities, needs, known).saturating_mul(*factor));
             terms.fold(0, usize::saturating_add)
         };
         let bound = |level: LevelId| needs.bounds.iter().find(|bound| bound.level == level);

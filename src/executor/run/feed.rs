@@ -15,7 +15,7 @@ use crate::program::{Program, VarRole};
 use crate::tensor::{Storage, Variable};
 
 impl Machine {
-    /// Checks the feeds of a run, binds their levels and copies their values, except feeds that [`Self::place`] has already
+    /// Checks the feeds of a run, binds their levels and copies their values, except feeds that [`Self::keep_feed`] has already
     /// copied.
     pub(crate) fn bind_feeds(
         &mut self,
@@ -42,7 +42,7 @@ impl Machine {
 
     /// Checks a feed and copies its value. Returns the number of sequences if the feed's rows are rows of the batch; else
     /// `None`.
-    pub(crate) fn place(
+    pub(crate) fn keep_feed(
         &mut self,
         program: &Program,
         plan: &Plan,
@@ -96,7 +96,7 @@ impl Machine {
         self.kept.set_aside(plan);
         self.kept.levels.clear();
         let mut batch: Option<(usize, VarId)> = None;
-        for (place, &(id, value)) in feeds.iter().enumerate() {
+        for (index, &(id, value)) in feeds.iter().enumerate() {
             let known = (id.0 as usize) < self.fed.len() && program.var(id).role == VarRole::Feed;
             if !known {
                 let got = program.called(id);
@@ -125,7 +125,7 @@ impl Machine {
                 _ => {}
             }
             let before = |level| {
-                let mut before = feeds[..place].iter().map(|&(id, _)| id);
+                let mut before = feeds[..index].iter().map(|&(id, _)| id);
                 let name = before.find(|&id| program.spec(id).is_ok_and(|spec| spec.lod.contains(&level)));
                 name.map_or("another feed", |id| &program.var(id).name)
             };

@@ -95,8 +95,8 @@ fn invert(map: &[usize], inverse: &mut Vec<usize>) -> Result<()> {
     inverse.clear();
     reserve::items(inverse, map.len(), "order of rows")?;
     inverse.resize(map.len(), 0);
-    for (place, &row) in map.iter().enumerate() {
-        inverse[row] = place;
+    for (index, &row) in map.iter().enumerate() {
+        inverse[row] = index;
     }
     Ok(())
 }

@@ -63,16 +63,16 @@ impl Frame {
             if at == FrameRows::Sequences {
                 return Some((instr.sequences, *self.rank.order().get(row)?));
             }
-            let place = self.stepped(at, rows).0 - self.base + row;
-            return Some((Extent::Rows(instr.desc.level), *self.rank.rows().get(place)?));
+            let index = self.stepped(at, rows).0 - self.base + row;
+            return Some((Extent::Rows(instr.desc.level), *self.rank.rows().get(index)?));
         };
         let (level, inner) =
             self.levels.iter().zip(&instr.inner).find(|(level, _)| level.level == Some(id))?;
-        let place = self.stepped(at, rows).0 - level.base + row;
+        let index = self.stepped(at, rows).0 - level.base + row;
         // A static sub-sequence has the same rows at every step, so the position is counted from the start of the step.
-        let step = level.starts.partition_point(|&start| start <= place).saturating_sub(1);
-        let place = if inner.statics { place - level.starts.get(step)? } else { place };
-        Some((Extent::Rows(inner.outer), *level.map.get(place)?))
+        let step = level.starts.partition_point(|&start| start <= index).saturating_sub(1);
+        let index = if inner.statics { index - level.starts.get(step)? } else { index };
+        Some((Extent::Rows(inner.outer), *level.map.get(index)?))
     }
 
     /// Returns the entry or row from which an operator of the step made a sequence: the sequence that contains row
@@ -80,9 +80,9 @@ impl Frame {
     /// row over all steps. `None` if no operator of the step makes the level.
     fn above_made(&self, at: FrameRows, id: LevelId, row: usize) -> Option<(Extent, usize)> {
         let level = &self.levels[self.made_index(id)?];
-        let place = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
+        let index = self.stepped(at, Extent::Rows(id)).0 - level.base + row;
         let offsets = level.whole.as_ref()?.offsets();
-        let sequence = offsets.partition_point(|&offset| offset <= place).checked_sub(1)?;
+        let sequence = offsets.partition_point(|&offset| offset <= index).checked_sub(1)?;
         let above = match level.above {
             Some(above) => Extent::Rows(self.levels[above].level?),
             // `Frame::outside` does not read the block id in this extent, so any id is correct.

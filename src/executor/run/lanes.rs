@@ -48,7 +48,7 @@ impl<'p> RunState<'p> {
                 continue;
             }
             let first = if lanes == 2 { share(1, 2) } else { 0.5 };
-            cut_lanes(&starts[..=range.end], sequences, (lanes, first), cuts);
+            lane_boundaries(&starts[..=range.end], sequences, (lanes, first), cuts);
             let part = LaneSteps { instr, steps: range, lanes, depth: tools.workers[0].depth() };
             if lanes == 1 {
                 let mut workers = [&mut tools.workers[..threads]];
@@ -126,7 +126,7 @@ impl<'p> RunState<'p> {
 
 /// Divides the sequences, in rank order, into lanes of about equal work. For a lane, the cost of a step is the number
 /// of its rows plus a constant. The constant matters if few rows are left. The first of two lanes gets the share `first`.
-fn cut_lanes(starts: &[usize], sequences: usize, (lanes, first): (usize, f32), cuts: &mut Vec<usize>) {
+fn lane_boundaries(starts: &[usize], sequences: usize, (lanes, first): (usize, f32), cuts: &mut Vec<usize>) {
     const STEP: usize = 3;
     cuts.clear();
     cuts.push(0);
@@ -163,7 +163,7 @@ mod tests {
             let rank = RankTable::new(&offsets, false);
             for lanes in 1..4 {
                 let mut cuts = Vec::new();
-                cut_lanes(rank.starts(), lengths.len(), (lanes, 0.4), &mut cuts);
+                lane_boundaries(rank.starts(), lengths.len(), (lanes, 0.4), &mut cuts);
                 assert!(cuts.is_sorted(), "{cuts:?}");
                 assert_eq!((cuts.len(), cuts[0], cuts[lanes]), (lanes + 1, 0, lengths.len()));
             }

@@ -10,7 +10,7 @@ use crate::executor::run::rank_table::RankTable;
 use crate::executor::run::state::{CallRows, RunState};
 use crate::executor::run::worker::Tools;
 use crate::kernels::arena::{Lane, OperandRoom, Plain, Region};
-use crate::kernels::{Assign, View, ViewMut, cut, gather_rows, helpers, join};
+use crate::kernels::{Assign, View, ViewMut, boundary, gather_rows, helpers, join};
 use crate::operator::{BlockId, Extent};
 use crate::tensor::{DType, with_element};
 
@@ -212,10 +212,10 @@ impl Ends {
             return;
         };
         start.fill(T::default());
-        for (place, &sequence) in rank.order().iter().enumerate() {
-            let row = match rank.length(place) {
-                0 => start.row(place),
-                steps => next.row(rank.starts()[steps - 1] + place),
+        for (index, &sequence) in rank.order().iter().enumerate() {
+            let row = match rank.length(index) {
+                0 => start.row(index),
+                steps => next.row(rank.starts()[steps - 1] + index),
             };
             match (&last, self.assign) {
                 (Some(last), Assign::Write) => row.copy_from_slice(last.row(sequence)),
@@ -249,15 +249,15 @@ fn gather_on<T: Plain>(from: View<'_, T>, map: &[usize], to: ViewMut<'_, T>, thr
         return gather_rows(from, map, to);
     }
     let left = threads / 2;
-    let middle = cut(rows, left, threads);
+    let middle = boundary(rows, left, threads);
     let (a, b) = to.split_rows(middle);
     join(|| gather_on(from, &map[..middle], a, left), || gather_on(from, &map[middle..], b, threads - left));
 }
 
 /// Adds row `map[i]` of `from` to row `i` of `to`, for each row.
 fn add_rows<T: Plain + AddAssign>(from: View<'_, T>, map: &[usize], mut to: ViewMut<'_, T>) {
-    for (row, &place) in to.iter_mut().zip(map) {
-        add(from.row(place), row);
+    for (row, &index) in to.iter_mut().zip(map) {
+        add(from.row(index), row);
     }
 }
 

@@ -115,7 +115,7 @@ impl RunState<'_> {
         writes: &[Region],
         pool: &[PooledStorage],
     ) -> Cost {
-        let pooled = |place: &OperandPosition| match place {
+        let pooled = |position: &OperandPosition| match position {
             OperandPosition::Pooled(p) => pool.get(*p),
             _ => None,
         };
@@ -150,7 +150,7 @@ impl RunState<'_> {
         let added = || {
             let outputs = instr.wiring.outputs.iter().flatten();
             outputs
-                .chain(instr.wiring.input_gradients.iter().flatten().map(|(place, _)| place))
+                .chain(instr.wiring.input_gradients.iter().flatten().map(|(position, _)| position))
                 .filter_map(pooled)
         };
         let flops = writes.iter().map(numbers).sum::<usize>() + added().map(stored).sum::<usize>();

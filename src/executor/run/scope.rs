@@ -35,27 +35,27 @@ pub(crate) enum InScope {
 
 #[derive(Debug, Clone)]
 struct Entry {
-    place: InScope,
+    slot: InScope,
     dtype: DType,
     dims: Vec<usize>,
 }
 
 impl Entry {
     fn storage(&self) -> StorageKind {
-        match self.place {
+        match self.slot {
             InScope::Buffer(_) => StorageKind::Dense,
             InScope::Table(_) => StorageKind::SelectedRows,
         }
     }
 
     /// Returns the dtype, shape and storage of the entry as text, for messages.
-    fn told(&self) -> String {
-        told(self.storage(), self.dtype, &self.dims)
+    fn shown(&self) -> String {
+        shown(self.storage(), self.dtype, &self.dims)
     }
 }
 
 /// Returns a spec as text, such as `f32[5, 2]` or `f32[5, 2] selected_rows`.
-fn told(storage: StorageKind, dtype: DType, dims: &[usize]) -> String {
+fn shown(storage: StorageKind, dtype: DType, dims: &[usize]) -> String {
     let storage = if storage == StorageKind::Dense { String::new() } else { format!(" {storage}") };
     format!("{dtype}{dims:?}{storage}")
 }
@@ -113,9 +113,9 @@ impl Scope {
             StorageKind::SelectedRows => {
                 let start = initialize::start_of(var, &dims, program.seed)?;
                 let table = RowTable::new(spec.dtype, &dims, start).map_err(|e| e.variable(&var.name))?;
-                let place = InScope::Table(self.tables.len());
+                let slot = InScope::Table(self.tables.len());
                 self.tables.push(PooledStorage::Table(Arc::new(table)));
-                self.entries.insert(var.name.clone(), Entry { place, dtype: spec.dtype, dims });
+                self.entries.insert(var.name.clone(), Entry { slot, dtype: spec.dtype, dims });
                 Ok(())
             }
             other => {
@@ -156,7 +156,7 @@ impl Scope {
             Storage::Dense(dense) => Ok(dense),
             other => {
                 let expected = "a dense variable; `Scope::value` returns the touched rows of this variable";
-                let got = told(other.kind(), other.dtype(), other.shape());
+                let got = shown(other.kind(), other.dtype(), other.shape());
                 Err(Error::new("variable in the scope", expected, got).variable(name)).at_caller()
             }
         }
@@ -170,7 +170,7 @@ impl Scope {
     #[track_caller]
     pub fn value(&mut self, name: &str) -> Result<Storage> {
         let entry = self.entry(name).at_caller()?.clone();
-        let buffer = match entry.place {
+        let buffer = match entry.slot {
             InScope::Buffer(buffer) => buffer,
             InScope::Table(i) => {
                 let rows = self.tables[i].table().map(RowTable::to_selected_rows);
@@ -203,13 +203,13 @@ impl Scope {
     }
 
     fn set_value(&mut self, name: &str, value: Storage) -> Result<()> {
-        let got = || told(value.kind(), value.dtype(), value.shape());
+        let got = || shown(value.kind(), value.dtype(), value.shape());
         if let Some(entry) = self.entries.get(name)
             && (entry.storage(), entry.dtype, &*entry.dims) != (value.kind(), value.dtype(), value.shape())
         {
-            return Err(Error::new("value", entry.told(), got()));
+            return Err(Error::new("value", entry.shown(), got()));
         }
-        let value = match (value, self.entries.get(name).map(|entry| entry.place)) {
+        let value = match (value, self.entries.get(name).map(|entry| entry.slot)) {
             (Storage::SelectedRows(rows), Some(InScope::Table(i))) => {
                 return self.tables[i].table_mut().map_or_else(|| Err(gone(name)), |table| table.set(rows));
             }
@@ -217,7 +217,7 @@ impl Scope {
             (other, _) => {
                 let expected =
                     "a dense value, or a row-sparse variable of a program that the scope was initialised for";
-                return Err(Error::new("value", expected, told(other.kind(), other.dtype(), other.shape())));
+                return Err(Error::new("value", expected, shown(other.kind(), other.dtype(), other.shape())));
             }
         };
         if !self.entries.contains_key(name) {
@@ -239,7 +239,7 @@ impl Scope {
         if !self.arena.try_reserve(buffer, elements) {
             return Err(reserve::refused("memory of a parameter", elements.saturating_mul(dtype.size_of())));
         }
-        self.entries.insert(name.to_owned(), Entry { place: InScope::Buffer(buffer), dtype, dims });
+        self.entries.insert(name.to_owned(), Entry { slot: InScope::Buffer(buffer), dtype, dims });
         Ok(())
     }
 
@@ -278,12 +278,12 @@ impl Scope {
 
     fn numbers_of<T: Element>(&self, name: &str) -> Result<Region> {
         let entry = self.entry(name)?;
-        match entry.place {
+        match entry.slot {
             InScope::Buffer(buffer) if entry.dtype == T::DTYPE => Ok(whole(buffer, &entry.dims).0),
             _ => Err(Error::new(
                 "variable in the scope",
                 format!("a dense variable of {}", T::DTYPE),
-                entry.told(),
+                entry.shown(),
             )
             .variable(name)),
         }
@@ -307,9 +307,9 @@ impl Scope {
         if (entry.dtype, entry.storage()) != (spec.dtype, spec.storage)
             || !known.eq(entry.dims.iter().map(|&n| Some(n)))
         {
-            return Err(Error::new("value in the scope", spec.to_string(), entry.told()).variable(name));
+            return Err(Error::new("value in the scope", spec.to_string(), entry.shown()).variable(name));
         }
-        Ok(entry.place)
+        Ok(entry.slot)
     }
 
     /// Lets later clones of this scope share the current values in memory, until a clone writes a value.
@@ -334,9 +334,9 @@ impl Scope {
     }
 
     /// Swaps a row-sparse variable with the value that an executor holds for it.
-    pub(crate) fn lend_table(&mut self, variable: InScope, place: &mut PooledStorage) {
+    pub(crate) fn lend_table(&mut self, variable: InScope, slot: &mut PooledStorage) {
         if let InScope::Table(theirs) = variable {
-            std::mem::swap(place, &mut self.tables[theirs]);
+            std::mem::swap(slot, &mut self.tables[theirs]);
         }
     }
 }

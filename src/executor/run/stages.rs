@@ -203,8 +203,8 @@ impl<'p> RunState<'p> {
                     return wrong(&self.plan.slots[s]);
                 }
             }
-            for place in op.wiring.inputs.iter().flatten() {
-                if let OperandPosition::Pooled(p) = place
+            for position in op.wiring.inputs.iter().flatten() {
+                if let OperandPosition::Pooled(p) = position
                     && let Some(rows) = tools.pool[*p].rows()
                     && !rows_are_finite(rows)?
                     && let Some(slot) = self.pooled_last(*p)
@@ -225,8 +225,8 @@ impl<'p> RunState<'p> {
 
     /// Returns the slot with this pool number whose lifetime begins last. This slot holds the gradient that an update
     /// reads.
-    fn pooled_last(&self, place: usize) -> Option<&Slot> {
-        let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(place));
+    fn pooled_last(&self, index: usize) -> Option<&Slot> {
+        let slots = self.plan.slots.iter().filter(|slot| slot.pool == Some(index));
         slots.max_by_key(|slot| slot.life.0)
     }
 

@@ -191,8 +191,8 @@ impl RunState<'_> {
                 let Some(instr) = self.loops[block.0 as usize] else { return Region::default() };
                 let plan = &instr.memories[memory];
                 let all = plan.all.as_ref().unwrap_or(&plan.next);
-                let of = Neighbour { start: &plan.start, next: &plan.next, all };
-                self.neighbour(block, at, &of, here)
+                let side = Neighbour { start: &plan.start, next: &plan.next, all };
+                self.neighbour(block, at, &side, here)
             }
             Access::Passed { block, memory } => {
                 let at = self.at(block, here);
@@ -200,22 +200,28 @@ impl RunState<'_> {
                 let Some(plan) = gradients.iter().find(|g| g.memory == memory) else {
                     return Region::default();
                 };
-                let of = Neighbour { start: &plan.start, next: &plan.next, all: &plan.next };
-                self.neighbour(block, at, &of, here)
+                let side = Neighbour { start: &plan.start, next: &plan.next, all: &plan.next };
+                self.neighbour(block, at, &side, here)
             }
         }
     }
 
     /// Returns the region of the previous step's values; at the first step, the region of the initial values.
-    fn neighbour(&self, block: BlockId, at: FrameRows, of: &Neighbour<'_>, here: Option<CallRows>) -> Region {
+    fn neighbour(
+        &self,
+        block: BlockId,
+        at: FrameRows,
+        side: &Neighbour<'_>,
+        here: Option<CallRows>,
+    ) -> Region {
         match at {
-            FrameRows::Step { t: 0, .. } => self.region(of.start, here),
+            FrameRows::Step { t: 0, .. } => self.region(side.start, here),
             FrameRows::Step { t, from, to } => {
                 let alive = self.frames[block.0 as usize].rank.alive(t);
                 let before = FrameRows::Step { t: t - 1, from, to: to.min(alive) };
-                self.region(of.next, Some(CallRows::new(block, before)))
+                self.region(side.next, Some(CallRows::new(block, before)))
             }
-            _ => self.region(of.all, here),
+            _ => self.region(side.all, here),
         }
     }
 

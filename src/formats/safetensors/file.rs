@@ -75,7 +75,7 @@ impl File {
         tensors.sort_by(|(a, left), (b, right)| (left.data_offsets, a).cmp(&(right.data_offsets, b)));
         let metadata = match Metadata::new(None, tensors.clone()) {
             Ok(metadata) => metadata,
-            Err(e) => return wrong("head", "tensors whose numbers follow each other".into(), told(&e)),
+            Err(e) => return wrong("head", "tensors whose numbers follow each other".into(), reason(&e)),
         };
         let (begin, numbers) = (LENGTH + length, metadata.data_len() as u64);
         if begin.checked_add(numbers) != Some(size) {
@@ -110,7 +110,7 @@ impl File {
 }
 
 /// Describes, for a message, the fault of a head that an error of the safetensors library reports.
-fn told(error: &SafeTensorError) -> String {
+fn reason(error: &SafeTensorError) -> String {
     match error {
         SafeTensorError::InvalidOffset(name) => format!("a gap or an overlap before `{name}`"),
         SafeTensorError::TensorInvalidInfo => "a tensor whose shape has another number of bytes".into(),

@@ -46,7 +46,7 @@ fn forward(program: &Program) -> impl Iterator<Item = (BlockId, &OpDesc)> {
 }
 
 /// Divides the name of a parameter into the name of its layer and the last part.
-fn cut(name: &str) -> (&str, &str) {
+fn split_name(name: &str) -> (&str, &str) {
     name.rsplit_once('.').unwrap_or(("", name))
 }
 
@@ -64,14 +64,14 @@ fn rows(program: &Program, op: &OpDesc, found: &mut BTreeMap<String, TorchModule
     for &(slot, ours, theirs, form) in slots {
         for &id in op.input(slot) {
             let desc = program.var(id);
-            let (layer, part) = cut(&desc.name);
+            let (layer, part) = split_name(&desc.name);
             if part != ours || !desc.persistable {
                 continue;
             }
-            let place = TorchModule { module: layer.to_owned(), tensors: vec![theirs.to_owned()], form };
+            let module_of = TorchModule { module: layer.to_owned(), tensors: vec![theirs.to_owned()], form };
             // A table that is looked up is an embedding, even if a linear layer uses it, too.
             if form == Form::Same || !found.contains_key(&desc.name) {
-                found.insert(desc.name.clone(), place);
+                found.insert(desc.name.clone(), module_of);
             }
         }
     }
@@ -156,8 +156,8 @@ fn recurrent(program: &Program, begins: impl Fn(&str) -> bool, found: &mut BTree
                     "bias_ih" | "bias_hh" => (vec![named(part)], Form::Same),
                     _ => (vec![named(part)], Form::Turned),
                 };
-                let place = TorchModule { module: module.to_owned(), tensors, form };
-                found.insert(format!("{}.{part}", layer.name), place);
+                let module_of = TorchModule { module: module.to_owned(), tensors, form };
+                found.insert(format!("{}.{part}", layer.name), module_of);
             }
         }
         let (kind, reverse) = (first.kind.clone(), first.reverse);
@@ -193,7 +193,7 @@ fn layer<'p>(program: &'p Program, block: BlockId, op: &'p OpDesc) -> Option<Lay
     let (name, other) = (names.next()?, names.next());
     // A step block that reads parameters of several layers is a cell that the user wrote.
     let parts: BTreeSet<&str> =
-        read.keys().filter_map(|of| of.strip_prefix(name)?.strip_prefix('.')).collect();
+        read.keys().filter_map(|key| key.strip_prefix(name)?.strip_prefix('.')).collect();
     if other.is_some() || !parts.contains("weight_hh") {
         return None;
     }

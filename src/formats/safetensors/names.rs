@@ -93,25 +93,28 @@ impl Names {
         unused.extend(self.without.iter().map(String::as_str));
         let (mut entries, mut taken) = (Vec::new(), BTreeMap::new());
         for &parameter in parameters {
-            let place = places.get(&parameter.name).cloned();
-            let known = place.is_some();
-            let place = place.unwrap_or_else(|| TorchModule {
+            let torch_module = places.get(&parameter.name).cloned();
+            let known = torch_module.is_some();
+            let torch_module = torch_module.unwrap_or_else(|| TorchModule {
                 module: String::new(),
                 tensors: vec![parameter.name.clone()],
                 form: Form::Same,
             });
-            let module = [place.module.as_str(), &parameter.name];
+            let module = [torch_module.module.as_str(), &parameter.name];
             unused.retain(|ours| module.iter().all(|name| rest(name, ours).is_none()));
             if self.without.iter().any(|prefix| rest(&parameter.name, prefix).is_some()) {
                 continue;
             }
             let (dtype, shape) = layout(parameter)?;
-            let shape = match place.form {
+            let shape = match torch_module.form {
                 Form::Turned => shape.into_iter().rev().collect(),
                 _ => shape,
             };
-            let tensors: Vec<String> =
-                place.tensors.iter().map(|tensor| self.renamed(&joined(&place.module, tensor))).collect();
+            let tensors: Vec<String> = torch_module
+                .tensors
+                .iter()
+                .map(|tensor| self.renamed(&joined(&torch_module.module, tensor)))
+                .collect();
             for tensor in &tensors {
                 if let Some(other) = taken.insert(tensor.clone(), &parameter.name) {
                     let got = format!("`{tensor}` for `{other}` and `{}`", parameter.name);
@@ -123,7 +126,7 @@ impl Names {
                     ));
                 }
             }
-            entries.push(Entry { parameter, tensors, form: place.form, known, dtype, shape });
+            entries.push(Entry { parameter, tensors, form: torch_module.form, known, dtype, shape });
         }
         match unused.first() {
             None => Ok(entries),

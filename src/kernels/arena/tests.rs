@@ -65,8 +65,8 @@ fn halves_of_operands_are_written_together() {
         lent.write(rows.write::<f32>(0).unwrap());
         let mut operands = lent.finish();
         let mut rooms = (OperandRoom::default(), OperandRoom::default());
-        let cut = |i: usize| (i > 0).then_some(2);
-        let (left, right) = operands.split(cut, (&mut rooms.0, &mut rooms.1));
+        let split_at = |i: usize| (i > 0).then_some(2);
+        let (left, right) = operands.split(split_at, (&mut rooms.0, &mut rooms.1));
         let run = |mut operands: Operands<'_>| {
             let (common, own) = (operands.read::<f32>(0).unwrap(), operands.read::<f32>(1).unwrap());
             let mut rows = operands.write::<f32>(0).unwrap();

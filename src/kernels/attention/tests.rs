@@ -64,7 +64,7 @@ fn plain(
         dv: vec![0.0; m * e],
         dbias: vec![0.0; bias.len()],
     };
-    let place = |i: usize, j: usize| {
+    let offset = |i: usize, j: usize| {
         let radius = bias.len() as i64 / 2;
         ((j as i64 - i as i64).clamp(-radius, radius) + radius) as usize
     };
@@ -73,7 +73,7 @@ fn plain(
         let seen: Vec<usize> = (0..m).filter(sees).collect();
         let score = |&j: &usize| {
             let dot: f64 = (0..d).map(|x| q[i * d + x] * k[j * d + x]).sum();
-            scale * dot + if bias.is_empty() { 0.0 } else { bias[place(i, j)] }
+            scale * dot + if bias.is_empty() { 0.0 } else { bias[offset(i, j)] }
         };
         let sum: f64 = seen.iter().map(|j| score(j).exp()).sum();
         if seen.is_empty() {
@@ -90,7 +90,7 @@ fn plain(
             }
             let ds = w * (gradient(j) - mean + dlog[i]);
             if !bias.is_empty() {
-                made.dbias[place(i, *j)] += ds;
+                made.dbias[offset(i, *j)] += ds;
             }
             for x in 0..d {
                 made.dq[i * d + x] += scale * ds * k[j * d + x];

@@ -78,9 +78,9 @@ impl PairSums {
 
     /// Returns the sum in row `row` and column `tag`.
     pub fn get(&self, transitions: &Transitions, row: usize, tag: usize) -> f64 {
-        let place = row * self.stride + tag;
-        let scaled = self.scaled.get(place).map_or(0.0, |sum| sum * transitions.forth[place]);
-        scaled + self.whole[place]
+        let index = row * self.stride + tag;
+        let scaled = self.scaled.get(index).map_or(0.0, |sum| sum * transitions.forth[index]);
+        scaled + self.whole[index]
     }
 }
 

@@ -54,8 +54,8 @@ impl Transitions {
                 self.scores[row * stride + to] = score.to_f64();
             }
         }
-        for place in forbidden.iter().filter_map(|&place| usize::try_from(place).ok()) {
-            if let Some(score) = self.scores.get_mut(place / tags.max(1) * stride + place % tags.max(1)) {
+        for index in forbidden.iter().filter_map(|&index| usize::try_from(index).ok()) {
+            if let Some(score) = self.scores.get_mut(index / tags.max(1) * stride + index % tags.max(1)) {
                 *score = f64::NEG_INFINITY;
             }
         }

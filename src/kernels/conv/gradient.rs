@@ -128,8 +128,8 @@ impl<T: Float> Shares<'_, T> {
             let columns = at - tap * width..width.min(end - tap * width);
             rows.index(tap, &mut own.index);
             for group in 0..groups {
-                let of = rows.columns(group * width + columns.start, group * width + columns.end);
-                let picked = PickedRows { x: of.x, beside: of.padding, zeros, index: &own.index };
+                let input = rows.columns(group * width + columns.start, group * width + columns.end);
+                let picked = PickedRows { x: input.x, beside: input.padding, zeros, index: &own.index };
                 let (dy, dw) = (dy.columns(group * n, (group + 1) * n), dw.reborrow());
                 let dw = dw.columns(group * n, (group + 1) * n);
                 let (dw, _) = dw.split_rows(at - first).1.split_rows(columns.len());

@@ -53,14 +53,14 @@ fn naive(case: &Case, offsets: &[usize], mut each: impl FnMut(usize, usize, usiz
         let (start, end) = ((pair[0] - offsets[0]) as isize, (pair[1] - offsets[0]) as isize);
         for row in start..end {
             for tap in 0..case.window.taps {
-                let place = row + case.window.start + tap as isize * case.window.step;
+                let index = row + case.window.start + tap as isize * case.window.step;
                 let above = case.window.above() as isize;
-                let from = if place < start {
-                    rows as isize + above + place - start
-                } else if place < end {
-                    place
+                let from = if index < start {
+                    rows as isize + above + index - start
+                } else if index < end {
+                    index
                 } else {
-                    rows as isize + above + place - end
+                    rows as isize + above + index - end
                 };
                 each(row as usize, tap, from as usize);
             }
@@ -120,17 +120,17 @@ fn match_plain_loops<T: Float>(paths: &[Path]) {
             depthwise_padding_gradient(back, filter, (shape(c, width), Assign::Write));
         }
         for &path in paths {
-            let of = |g: usize| filter.columns(g * output, (g + 1) * output);
+            let filter_of = |g: usize| filter.columns(g * output, (g + 1) * output);
             let turned_packed = |g: usize| {
                 let mut packed = PackedMatrix::on(path);
                 packed.resize(taps * output, input);
                 for tap in 0..taps {
-                    let tap_rows = of(g).rows_range(tap * input, (tap + 1) * input);
+                    let tap_rows = filter_of(g).rows_range(tap * input, (tap + 1) * input);
                     packed.put(tap_rows, Transpose::Yes, (tap * output, 0), 1);
                 }
                 packed
             };
-            let weights: Vec<_> = (0..groups).map(|g| packed(path, of(g), Transpose::No)).collect();
+            let weights: Vec<_> = (0..groups).map(|g| packed(path, filter_of(g), Transpose::No)).collect();
             let weights_back: Vec<_> = (0..groups).map(turned_packed).collect();
             let (mut room, mut gradients) = (ConvRoom::default(), ConvGradient::default());
             for _ in 0..2 {

@@ -56,14 +56,14 @@ impl Window {
     /// Returns the row that tap `tap` reads for row `row`; `sequence` is the range of the rows of the row's sequence.
     #[inline(always)]
     pub(super) fn source(&self, sequence: &Range<usize>, row: usize, tap: usize) -> Source {
-        let place = row as isize + self.offset(tap);
+        let index = row as isize + self.offset(tap);
         let (start, end) = (sequence.start as isize, sequence.end as isize);
-        if place < start {
-            Source::Padding((self.above() as isize + place - start) as usize)
-        } else if place < end {
-            Source::Row(place as usize)
+        if index < start {
+            Source::Padding((self.above() as isize + index - start) as usize)
+        } else if index < end {
+            Source::Row(index as usize)
         } else {
-            Source::Padding((self.above() as isize + place - end) as usize)
+            Source::Padding((self.above() as isize + index - end) as usize)
         }
     }
 

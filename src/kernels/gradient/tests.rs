@@ -13,14 +13,14 @@ fn naive<T: Float>(x: View<'_, T>, dy: View<'_, T>) -> [Vec<f64>; 2] {
 
 /// Computes the sums of the products, and of their magnitudes, with [`affine_gradient`] in f64.
 fn in_double(x: View<'_, f32>, dy: View<'_, f32>) -> [Vec<f64>; 2] {
-    let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
+    let converted = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
     };
     [|x| x, f64::abs].map(|map| {
         let (rows, k, n) = (x.rows(), x.width(), dy.width());
         let mut dw = vec![f64::NAN; k * n];
         let to = (ViewMut::new(&mut dw, k, n), Assign::Write, Transpose::No);
-        let (x, dy) = (of(x, map), of(dy, map));
+        let (x, dy) = (converted(x, map), converted(dy, map));
         let weight = Some((View::new(&x, rows, k).into(), to));
         affine_gradient(
             View::new(&dy, rows, n).into(),

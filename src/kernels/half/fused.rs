@@ -106,10 +106,10 @@ mod x86 {
     #[expect(clippy::needless_range_loop, reason = "rows and columns are places in several arrays")]
     #[inline(always)]
     unsafe fn add<V: PairWords, const ROWS: usize, const COLUMNS: usize, const TILES: bool>(
-        of: &mut TileSums<'_>,
+        tiles: &mut TileSums<'_>,
         (row, first, panel): (usize, usize, usize),
     ) {
-        let (t, count) = (of.tile, WORDS.min(of.tile.k - first));
+        let (t, count) = (tiles.tile, WORDS.min(tiles.tile.k - first));
         let sums_at = panel * t.rows + row;
         let ahead = if t.rows <= FEW_ROWS { AHEAD } else { 0 };
         let (mut even, mut odd) = ([[0.0; WORDS]; ROWS], [[0.0; WORDS]; ROWS]);
@@ -127,7 +127,7 @@ mod x86 {
                 if const { !TILES } {
                     for i in 0..ROWS {
                         for v in 0..COLUMNS {
-                            sums[i][v] = V::load(of.sums[sums_at + i][column + v * V::LANES..].as_ptr());
+                            sums[i][v] = V::load(tiles.sums[sums_at + i][column + v * V::LANES..].as_ptr());
                         }
                     }
                 }
@@ -151,7 +151,7 @@ mod x86 {
                 }
                 for i in 0..ROWS {
                     for v in 0..COLUMNS {
-                        let to = of.sums[sums_at + i][column + v * V::LANES..].as_mut_ptr();
+                        let to = tiles.sums[sums_at + i][column + v * V::LANES..].as_mut_ptr();
                         if const { TILES } {
                             sums[i][v] = V::load(to).add(sums[i][v].add(odd_sums[i][v]));
                         }
@@ -167,19 +167,21 @@ mod x86 {
     macro_rules! tile_sums {
         ($name:ident, $vector:ty, $feature:meta, $four:expr, $two:expr, $one:expr) => {
             #[$feature]
-            unsafe extern "sysv64" fn $name<const TILES: bool>(of: &mut TileSums<'_>) {
-                for first in (0..of.tile.k).step_by(WORDS) {
-                    for panel in 0..of.panels {
+            unsafe extern "sysv64" fn $name<const TILES: bool>(sums: &mut TileSums<'_>) {
+                for first in (0..sums.tile.k).step_by(WORDS) {
+                    for panel in 0..sums.panels {
                         let mut row = 0;
-                        while row < of.tile.rows {
+                        while row < sums.tile.rows {
                             // SAFETY: the caller guarantees the instructions; the rows, words and panels are the tile's.
                             row += unsafe {
-                                match of.tile.rows - row {
-                                    1 => (add::<$vector, 1, { $one }, TILES>(of, (row, first, panel)), 1).1,
+                                match sums.tile.rows - row {
+                                    1 => (add::<$vector, 1, { $one }, TILES>(sums, (row, first, panel)), 1).1,
                                     2 | 3 => {
-                                        (add::<$vector, 2, { $two }, TILES>(of, (row, first, panel)), 2).1
+                                        (add::<$vector, 2, { $two }, TILES>(sums, (row, first, panel)), 2).1
                                     }
-                                    _ => (add::<$vector, 4, { $four }, TILES>(of, (row, first, panel)), 4).1,
+                                    _ => {
+                                        (add::<$vector, 4, { $four }, TILES>(sums, (row, first, panel)), 4).1
+                                    }
                                 }
                             };
                         }
@@ -197,7 +199,7 @@ mod x86 {
     ///
     /// # Safety
     /// As for `sum`.
-    unsafe fn flushing(sum: unsafe extern "sysv64" fn(&mut TileSums<'_>), of: &mut TileSums<'_>) {
+    unsafe fn flushing(sum: unsafe extern "sysv64" fn(&mut TileSums<'_>), sums: &mut TileSums<'_>) {
         let flushes: u32 = 0x1f80 | 1 << 15 | 1 << 6;
         let mut before = 0u32;
         // SAFETY: the caller guarantees what `sum` needs. The block restores the flags, and names what a call may change.
@@ -210,7 +212,7 @@ mod x86 {
                 in("r12") &raw mut before,
                 in("r13") &raw const flushes,
                 in("r14") sum,
-                inout("rdi") &raw mut *of => _,
+                inout("rdi") &raw mut *sums => _,
                 clobber_abi("sysv64"),
             );
         }

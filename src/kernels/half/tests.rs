@@ -261,8 +261,8 @@ fn the_bits_of_a_row_are_its_own() {
         let (a, b) = (numbers::<f32>(m * k, 1), numbers::<f32>(k * n, 2));
         let a = View::new(&a, m, k);
         let matrix = packed(engine, View::new(&b, k, n), Transpose::No);
-        let of = |a: LeftMatrix<'_, f32>, threads| multiplied(a, &matrix, threads);
-        let whole = of(a.into(), 1);
+        let product = |a: LeftMatrix<'_, f32>, threads| multiplied(a, &matrix, threads);
+        let whole = product(a.into(), 1);
         // A result in bf16 is the rounded result in f32.
         let bias = numbers::<f32>(n, 7);
         let rounded = |threads, bias| {
@@ -278,10 +278,10 @@ fn the_bits_of_a_row_are_its_own() {
             round_rows(View::new(&full, m, n), ViewMut::new(&mut expected, m, n), false);
             assert!([1, 2, 7].iter().all(|&threads| rounded(threads, bias) == expected), "{engine:?}");
         }
-        assert!([2, 3, 7].iter().all(|&threads| of(a.into(), threads) == whole), "{engine:?}");
+        assert!([2, 3, 7].iter().all(|&threads| product(a.into(), threads) == whole), "{engine:?}");
         for (from, to) in [(0, 1), (5, 18), (30, 67), (90, 202)] {
             assert_eq!(
-                of(a.rows_range(from, to).into(), 1),
+                product(a.rows_range(from, to).into(), 1),
                 whole[from * n..to * n],
                 "{engine:?} {from}..{to}"
             );
@@ -293,7 +293,7 @@ fn the_bits_of_a_row_are_its_own() {
             round_rows(a, ViewMut::strided(&mut rounded[first..], extent), false);
             let rounded = LeftMatrix::Rounded(View::strided(&rounded[first..], extent));
             assert!(
-                [1, 3].iter().all(|&threads| of(rounded, threads) == whole),
+                [1, 3].iter().all(|&threads| product(rounded, threads) == whole),
                 "{engine:?} {first} {stride}"
             );
         }
@@ -333,8 +333,8 @@ fn gradients_are_sums_over_rounded_rows() {
                 by_tiles(gradient::blocks, (engine, cpu), all, &mut GradientRoom::default(), threads);
                 (dw, db)
             };
-            let of = |x, transpose, threads| on(cpu(), x, dy.into(), transpose, threads);
-            let (dw, db) = of(RowSource::Lying(x), Transpose::No, 1);
+            let product = |x, transpose, threads| on(cpu(), x, dy.into(), transpose, threads);
+            let (dw, db) = product(RowSource::Lying(x), Transpose::No, 1);
             // With a small cache, the columns of x are packed in several parts.
             for cpu in crate::kernels::cpu::tests::CPUS {
                 assert_eq!(
@@ -349,7 +349,7 @@ fn gradients_are_sums_over_rounded_rows() {
             let mut rounded = vec![::half::bf16::NAN; rows * k];
             round_rows(x, ViewMut::new(&mut rounded, rows, k), false);
             let rounded = RowSource::Rounded(View::new(&rounded, rows, k));
-            assert_eq!(of(rounded, Transpose::No, 2), (dw.clone(), db.clone()), "{engine:?}");
+            assert_eq!(product(rounded, Transpose::No, 2), (dw.clone(), db.clone()), "{engine:?}");
             let mut halves = vec![::half::bf16::NAN; rows * n];
             round_rows(dy, ViewMut::new(&mut halves, rows, n), false);
             let halves = LeftMatrix::Rounded(View::new(&halves, rows, n));
@@ -360,11 +360,11 @@ fn gradients_are_sums_over_rounded_rows() {
             }
             for threads in [1, 2, 3, 7] {
                 assert_eq!(
-                    of(picked, Transpose::No, threads),
+                    product(picked, Transpose::No, threads),
                     (dw.clone(), db.clone()),
                     "{engine:?} {threads}"
                 );
-                let (turned, sums) = of(RowSource::Lying(x), Transpose::Yes, threads);
+                let (turned, sums) = product(RowSource::Lying(x), Transpose::Yes, threads);
                 assert!(
                     (0..k * n).all(|at| turned[at % n * k + at / n] == dw[at]) && sums == db,
                     "{engine:?}"
@@ -422,16 +422,16 @@ fn every_implementation_has_the_bits_of_its_twin() {
             let (m, k, n) =
                 ([32, 1, 2, 3, 4, 7][seed as usize % 6], 192 - seed as usize / 2, 260 - seed as usize);
             let (a, b) = (awkward((m, k), seed, |at| at / k), awkward((k, n), seed + 1000, |at| at % n));
-            let of = |by| {
+            let result = |by| {
                 let matrix = packed(engine(by), View::new(&b, k, n), Transpose::No);
                 let mut c = vec![0.5; m * n];
                 let to = ViewMut::new(&mut c, m, n);
                 product(View::new(&a, m, k), &matrix, to, Assign::Add, &mut RoundedRows::default());
                 c
             };
-            let twin = of(Implementation::Twin);
+            let twin = result(Implementation::Twin);
             for (by, _) in all.into_iter().filter(|(_, available)| *available) {
-                for (at, (a, b)) in of(by).iter().zip(&twin).enumerate() {
+                for (at, (a, b)) in result(by).iter().zip(&twin).enumerate() {
                     assert!(
                         a.to_bits() == b.to_bits() || a.is_nan() && b.is_nan(),
                         "{engine:?} {by:?} {seed} {at}: {a:e} {b:e}"

@@ -65,12 +65,12 @@ impl IntegerEngine {
         let code = |i: usize, column: usize, k: usize| byte(i * 131 + column * 5 + k * 11) as i8;
         let row = |i: usize| PanelRow(std::array::from_fn(|column| [0, 1, 2, 3].map(|k| code(i, column, k))));
         let b: Vec<PanelRow> = (0..panels * words).map(row).collect();
-        let of = |engine: Self| {
+        let result = |engine: Self| {
             let mut sums = [[0; WIDTH]; MAX_SUMS];
             engine.multiply(&a, &b, (rows, panels, words), &mut sums);
             sums
         };
-        of(self) == of(Self(Plain))
+        result(self) == result(Self(Plain))
     }
 
     /// Returns the name of the engine in reports.
@@ -186,8 +186,8 @@ impl Sweep for PlainSums<'_> {
             for (word, columns) in row.iter().zip(panel) {
                 let codes = word.to_le_bytes().map(i32::from);
                 for (sum, column) in sums.iter_mut().zip(&columns.0) {
-                    for place in 0..CODES {
-                        *sum += codes[place] * i32::from(column[place]);
+                    for index in 0..CODES {
+                        *sum += codes[index] * i32::from(column[index]);
                     }
                 }
             }

@@ -112,18 +112,18 @@ fn products_have_the_bits_of_their_definition() {
         let codes: Vec<i8> = numbers::<f32>(k * n, 5).into_iter().map(|x| (x * 127.4) as i8).collect();
         let scales: Vec<f32> = numbers::<f32>(n, 7).into_iter().map(|x| 0.01 + x.abs()).collect();
         let bias = numbers::<f32>(n, 9);
-        let of = View::new(&codes, k, n);
-        let turned = turned(of);
+        let coded = View::new(&codes, k, n);
+        let turned = turned(coded);
         let turned = View::new(&turned, n, k);
         let (mut matrix, mut other) = (CodedMatrix::default(), CodedMatrix::default());
         matrix.resize(k, n);
-        matrix.put(of, Transpose::No, 0);
+        matrix.put(coded, Transpose::No, 0);
         other.resize(k, n);
         other.put(turned.rows_range(0, n / 2), Transpose::Yes, 0);
         other.put(turned.rows_range(n / 2, n), Transpose::Yes, n / 2);
         let mut room = CodedRows::default();
         for bias in [None, Some(&bias[..])] {
-            let right = expected(&a, &of, &scales, bias);
+            let right = expected(&a, &coded, &scales, bias);
             for (matrix, threads) in [(&matrix, 1), (&other, 3)] {
                 let mut c = vec![f32::NAN; m * n];
                 let to = ViewMut::new(&mut c, m, n);

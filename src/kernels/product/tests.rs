@@ -15,12 +15,12 @@ fn naive<T: Float>(a: View<'_, T>, b: View<'_, T>, transpose: Transpose) -> [Vec
 
 /// Computes the sums of the products, and of their magnitudes, with [`product`] in f64.
 fn in_double(a: View<'_, f32>, b: View<'_, f32>, transpose: Transpose) -> [Vec<f64>; 2] {
-    let of = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
+    let converted = |x: View<'_, f32>, map: fn(f64) -> f64| -> Vec<f64> {
         x.iter().flatten().map(|&x| map(f64::from(x))).collect()
     };
     [|x| x, f64::abs].map(|map| {
-        let packed = packed(Path::best(), View::new(&of(b, map), b.rows(), b.width()), transpose);
-        multiplied(View::new(&of(a, map), a.rows(), a.width()), &packed, 1)
+        let packed = packed(Path::best(), View::new(&converted(b, map), b.rows(), b.width()), transpose);
+        multiplied(View::new(&converted(a, map), a.rows(), a.width()), &packed, 1)
     })
 }
 
@@ -165,16 +165,16 @@ fn parts_pack_as_the_whole<T: Float>(path: Path, len: fn(&PackedMatrix<T>) -> us
             parts.resize(k, n);
             parts
         };
-        let place = |row, column| transpose.shape((row, column));
+        let index = |row, column| transpose.shape((row, column));
         let (mut beside, mut at) = (room(), 0);
         for width in widths {
-            beside.put(b.columns(at, at + width), transpose, place(0, at), 1);
+            beside.put(b.columns(at, at + width), transpose, index(0, at), 1);
             at += width;
         }
         assert_eq!(numbers(&whole), numbers(&beside), "{path:?}, {transpose:?}");
         let mut below = room();
         for (from, to) in [(0, 20), (20, 20), (20, 21), (21, k)] {
-            below.put(b.rows_range(from, to), transpose, place(from, 0), 1);
+            below.put(b.rows_range(from, to), transpose, index(from, 0), 1);
         }
         assert_eq!(numbers(&whole), numbers(&below), "{path:?}, {transpose:?}");
     }

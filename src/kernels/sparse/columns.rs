@@ -1,7 +1,7 @@
 //! The transposed product `xᵀ·d` of a sparse matrix `x`, computed only for the columns of `x` that have entries.
 
 use super::dense::Rows;
-use super::{CsrView, place};
+use super::{CsrView, as_index};
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::rows::RowMerge;
 use crate::kernels::view::{View, ViewMut};
@@ -91,7 +91,7 @@ impl<T: Float> Columns<T> {
         self.next.resize(x.columns(), 0);
         let next = &mut self.next[..];
         for &column in x.indices() {
-            next[place(column)] += 1;
+            next[as_index(column)] += 1;
         }
         let mut sum = 0;
         for (column, next) in next.iter_mut().enumerate().filter(|(_, next)| **next > 0) {
@@ -103,7 +103,7 @@ impl<T: Float> Columns<T> {
         for r in 0..x.rows() {
             let (indices, values) = x.row(r);
             for (&column, &value) in indices.iter().zip(values) {
-                let next = &mut next[place(column)];
+                let next = &mut next[as_index(column)];
                 let to = *next as usize;
                 *next += 1;
                 to_rows[to] = r as i64;
@@ -122,7 +122,7 @@ impl<T: Float> Columns<T> {
         self.merge.prepare(x.indices());
         let mut at = 0;
         for (i, &id) in self.merge.ids().iter().enumerate() {
-            assert!(place(id) < x.columns(), "column {id} of {}", x.columns());
+            assert!(as_index(id) < x.columns(), "column {id} of {}", x.columns());
             for &entry in self.merge.occurrences(i) {
                 self.rows[at] = i64::from(self.row_of[entry as usize]);
                 self.values[at] = x.values()[entry as usize];
@@ -197,8 +197,8 @@ mod tests {
                 let mut out = vec![T::NEG_INFINITY; columns.ids().len() * width];
                 let len = columns.ids().len();
                 columns.product(d, ViewMut::new(&mut out, len, width), Assign::Write, 1);
-                let place = |id: &i64| *id as usize * width..(*id as usize + 1) * width;
-                let some: Vec<f64> = ids.iter().flat_map(|id| expected[place(id)].to_vec()).collect();
+                let index = |id: &i64| *id as usize * width..(*id as usize + 1) * width;
+                let some: Vec<f64> = ids.iter().flat_map(|id| expected[index(id)].to_vec()).collect();
                 close(&out, &some);
                 let mut all = vec![T::ONE; many * width];
                 columns.product_into(d, ViewMut::new(&mut all, many, width), 1);

@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 use super::super::fork::join;
-use super::{CsrView, place};
+use super::{CsrView, as_index};
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
@@ -65,7 +65,7 @@ impl<T: Float> Rows<'_, T> {
         let (ids, first, split) = match self.ids {
             None => ((None, None), 0, middle),
             Some(ids) => {
-                let first = ids.get(middle).map_or(self.first + self.out.rows(), |&id| place(id));
+                let first = ids.get(middle).map_or(self.first + self.out.rows(), |&id| as_index(id));
                 ((Some(&ids[..middle]), Some(&ids[middle..])), first, first - self.first)
             }
         };
@@ -119,7 +119,7 @@ impl<T: Float> Sweep for Vector<'_, T> {
         let y = Column { start: y.as_ptr(), rows: y.rows(), stride: y.stride(), of: PhantomData };
         for r in 0..x.rows() {
             let (indices, values) = x.row(r);
-            let to = ids.map_or(r, |ids| place(ids[r]) - first);
+            let to = ids.map_or(r, |ids| as_index(ids[r]) - first);
             let mut sums = [T::ZERO; 4];
             let (turns, rest) = indices.as_chunks::<4>();
             let (value_turns, value_rest) = values.as_chunks::<4>();
@@ -174,7 +174,7 @@ impl<T: Float, B: Blocks> Sweep for WidthLoop<'_, T, B> {
     fn run<A: Arithmetic>(self) {
         let Rows { x, y, mut out, assign, ids, first } = self.rows;
         for r in 0..x.rows() {
-            let to = ids.map_or(r, |ids| place(ids[r]) - first);
+            let to = ids.map_or(r, |ids| as_index(ids[r]) - first);
             let (indices, values) = x.row(r);
             B::put::<A, T>(Row { indices, values, y }, out.row(to), assign);
         }

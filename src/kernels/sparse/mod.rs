@@ -151,7 +151,7 @@ impl<'a, T> CsrView<'a, T> {
 /// Converts a column index to a position in an array. A negative index becomes a position beyond the end of every array, so
 /// that a bounds check refuses it.
 #[inline(always)]
-fn place(index: i64) -> usize {
+fn as_index(index: i64) -> usize {
     usize::try_from(index).unwrap_or(usize::MAX)
 }
 

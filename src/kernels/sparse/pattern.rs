@@ -199,10 +199,10 @@ mod tests {
             assert!(is_canonical(&common.indptr, &common.indices));
             for (r, (x, y)) in maps(a.view()).iter().zip(maps(b.view())).enumerate() {
                 let value = |row: &BTreeMap<i64, T>, column| row.get(&column).copied().unwrap_or(T::ZERO);
-                let of = |column: &i64| (*column, f(value(x, *column), value(&y, *column)));
-                let expected: BTreeMap<_, _> = x.keys().chain(y.keys()).map(of).collect();
+                let expected_at = |column: &i64| (*column, f(value(x, *column), value(&y, *column)));
+                let expected: BTreeMap<_, _> = x.keys().chain(y.keys()).map(expected_at).collect();
                 assert_eq!(maps(both.view())[r], expected);
-                let expected = x.keys().filter(|column| y.contains_key(column)).map(of).collect();
+                let expected = x.keys().filter(|column| y.contains_key(column)).map(expected_at).collect();
                 assert_eq!(maps(common.view())[r], expected);
             }
         }

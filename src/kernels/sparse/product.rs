@@ -4,7 +4,7 @@
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
-use super::{CsrMut, CsrView, place};
+use super::{CsrMut, CsrView, as_index};
 use crate::kernels::float::Float;
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
@@ -38,7 +38,7 @@ pub fn csr_csr<T: Float>(
     work.push(0);
     let mut sum = 0;
     for r in 0..x.rows() {
-        sum += x.row(r).0.iter().map(|&k| y.range(place(k)).len() as u64).sum::<u64>();
+        sum += x.row(r).0.iter().map(|&k| y.range(as_index(k)).len() as u64).sum::<u64>();
         work.push(sum);
     }
     let threads = helpers(usize::try_from(sum).unwrap_or(usize::MAX), WORTH_A_THREAD, threads);
@@ -107,19 +107,19 @@ impl<T: Float> Sweep for Multiply<'_, T> {
             let work = self.work[r + 1] - self.work[r];
             if work >= all {
                 for (&k, &factor) in columns.iter().zip(factors) {
-                    sums.add::<A, false>(factor, self.y.row(place(k)));
+                    sums.add::<A, false>(factor, self.y.row(as_index(k)));
                 }
                 sums.mark_all();
             } else {
                 for (&k, &factor) in columns.iter().zip(factors) {
-                    sums.add::<A, true>(factor, self.y.row(place(k)));
+                    sums.add::<A, true>(factor, self.y.row(as_index(k)));
                 }
             }
             sums.take(indices, values);
             indptr.push(indices.len() as i64);
         }
         if let Some(ids) = self.ids {
-            indices.iter_mut().for_each(|column| *column = ids[place(*column)]);
+            indices.iter_mut().for_each(|column| *column = ids[as_index(*column)]);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! much memory, the columns that have entries are renumbered.
 
 use super::dense::beyond;
-use super::{CsrView, place};
+use super::{CsrView, as_index};
 use crate::kernels::float::Float;
 use crate::kernels::path::Arithmetic;
 use crate::kernels::rows::RowMerge;
@@ -152,7 +152,7 @@ impl<T: Float> Sums<T> {
     pub(super) fn add_unmarked<A: Arithmetic>(&mut self, factor: T, (indices, values): (&[i64], &[T])) {
         let sums = &mut self.sums[..self.columns];
         for (&column, &value) in indices.iter().zip(values) {
-            let sum = &mut sums[place(column)];
+            let sum = &mut sums[as_index(column)];
             *sum = A::mul_add(factor, value, *sum);
         }
     }
@@ -161,14 +161,14 @@ impl<T: Float> Sums<T> {
     #[inline(always)]
     pub(super) fn clear(&mut self, indices: &[i64]) {
         for &column in indices {
-            self.sums[place(column)] = -T::ZERO;
+            self.sums[as_index(column)] = -T::ZERO;
         }
     }
 
     /// Returns the sum of the given column.
     #[inline(always)]
     pub(super) fn get(&self, column: i64) -> T {
-        self.sums[..self.columns][place(column)]
+        self.sums[..self.columns][as_index(column)]
     }
 }
 
@@ -230,5 +230,5 @@ impl Narrow {
 }
 
 fn check(column: i64, columns: usize) {
-    assert!(place(column) < columns, "column {column} of {columns}");
+    assert!(as_index(column) < columns, "column {column} of {columns}");
 }

@@ -2,7 +2,7 @@
 
 use super::super::fork::join;
 use super::room::{Narrow, SparseRoom, ThreadSums};
-use super::{Columns, CsrView, place};
+use super::{Columns, CsrView, as_index};
 use crate::kernels::float::{Assign, Float};
 use crate::kernels::helpers;
 use crate::kernels::path::{Arithmetic, Sweep, sweep};
@@ -78,7 +78,7 @@ impl<T: Float> Sweep for Sampled<'_, T> {
             let range = self.x.range(r);
             let columns = &self.x.indices()[range.clone()];
             for (out, &column) in self.out[range].iter_mut().zip(columns) {
-                self.assign.put(out, dot::<A, T>(a, self.b.row(place(column))));
+                self.assign.put(out, dot::<A, T>(a, self.b.row(as_index(column))));
             }
         }
     }
@@ -170,7 +170,7 @@ impl<T: Float> Sweep for LeftGradient<'_, T> {
             let range = self.x.range(r);
             let columns = &self.x.indices()[range.clone()];
             for (out, &k) in self.out[range].iter_mut().zip(columns) {
-                let (columns, values) = self.y.row(place(k));
+                let (columns, values) = self.y.row(as_index(k));
                 let mut total = T::ZERO;
                 for (&column, &value) in columns.iter().zip(values) {
                     total = A::mul_add(value, sums.get(column), total);
@@ -227,20 +227,20 @@ impl<T: Float> Sweep for Right<'_, T> {
     fn run<A: Arithmetic>(self) {
         let (sums, x) = (&mut self.part.sums, self.columns.transposed());
         for (i, &k) in self.columns.ids().iter().enumerate() {
-            let range = self.y.range(place(k));
+            let range = self.y.range(as_index(k));
             if range.is_empty() {
                 continue;
             }
             let (rows, factors) = x.row(i);
             for (&r, &factor) in rows.iter().zip(factors) {
-                sums.add_unmarked::<A>(factor, self.dc.row(place(r)));
+                sums.add_unmarked::<A>(factor, self.dc.row(as_index(r)));
             }
             let columns = &self.y.indices()[range.clone()];
             for (out, &column) in self.out[range].iter_mut().zip(columns) {
                 *out += sums.get(column);
             }
             for &r in rows {
-                sums.clear(self.dc.row(place(r)).0);
+                sums.clear(self.dc.row(as_index(r)).0);
             }
         }
     }

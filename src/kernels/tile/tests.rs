@@ -12,7 +12,7 @@ struct Use {
     add: bool,
     bias: bool,
     /// The number of terms after which the sums are stored and then continued; 0 if the sums are not stored.
-    cut: usize,
+    split: usize,
 }
 
 /// Returns numbers of existing columns: from one column of the last panel to all columns. The last existing column is
@@ -41,7 +41,7 @@ fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
         .map(|at| b[at])
         .collect();
     for columns in tails(width - panel, panel) {
-        for &Use { add, bias: biased, cut } in uses {
+        for &Use { add, bias: biased, split } in uses {
             let mut c = start.clone();
             let mut stored = vec![f32::NAN; rows * (width + SPARE)];
             let stride = width + SPARE;
@@ -70,12 +70,12 @@ fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
                     });
                 }
             };
-            if cut > 0 {
-                part(0, cut);
+            if split > 0 {
+                part(0, split);
             }
-            part(cut, K);
+            part(split, K);
             let what = format!(
-                "{path:?} {size:?}, transposed: {transposed}, {columns} columns, {add} {biased} {cut}"
+                "{path:?} {size:?}, transposed: {transposed}, {columns} columns, {add} {biased} {split}"
             );
             for (at, (&made, &before)) in c.iter().zip(&start).enumerate() {
                 let (i, j) = (at / stride, at % stride);
@@ -97,7 +97,7 @@ fn check(path: Path, size: Size, transposed: bool, uses: &[Use]) {
 fn every_tile_matches_the_sums_in_double() {
     let all: Vec<Use> = [0, 4]
         .into_iter()
-        .flat_map(|cut| [false, true].map(|add| [false, true].map(|bias| Use { add, bias, cut })))
+        .flat_map(|split| [false, true].map(|add| [false, true].map(|bias| Use { add, bias, split })))
         .flatten()
         .collect();
     for path in Path::available() {
@@ -109,7 +109,7 @@ fn every_tile_matches_the_sums_in_double() {
                 }
             }
         }
-        let sums = [false, true].map(|add| Use { add, bias: false, cut: 0 });
+        let sums = [false, true].map(|add| Use { add, bias: false, split: 0 });
         for rows in 1..=max_rows(path, PANEL_VECTORS) {
             check(path, Size { rows, panels: 1, vectors: PANEL_VECTORS }, true, &sums);
         }
@@ -125,22 +125,22 @@ fn bits_depend_on_neither_cuts_nor_sizes() {
         let (a, b) = (numbers::<f32>(12 * k, 1), numbers::<f32>(k * panel, 2));
         let run = |rows: usize, cuts: &[usize]| {
             let mut c = vec![f32::NAN; rows * columns];
-            for cut in cuts.windows(2) {
+            for pair in cuts.windows(2) {
                 // SAFETY: the arrays have the given sizes, and this CPU can run the path.
                 unsafe {
                     let to = c.as_mut_ptr();
                     of_rows(path, Size { rows, panels: 1, vectors: PANEL_VECTORS })(&Tile {
                         rows,
                         panels: 1,
-                        k: cut[1] - cut[0],
-                        a: a.as_ptr().add(cut[0]),
+                        k: pair[1] - pair[0],
+                        a: a.as_ptr().add(pair[0]),
                         a_stride: k,
-                        b: b.as_ptr().add(cut[0] * panel),
+                        b: b.as_ptr().add(pair[0] * panel),
                         b_stride: k * panel,
                         c: to,
                         c_stride: columns,
                         columns,
-                        from: if cut[0] > 0 { to } else { std::ptr::null() },
+                        from: if pair[0] > 0 { to } else { std::ptr::null() },
                         from_stride: columns,
                         ahead: 0,
                         bias: std::ptr::null(),

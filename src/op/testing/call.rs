@@ -40,13 +40,15 @@ impl RowSubset {
         match self {
             _ if !spec.batched() => 0..rows,
             RowSubset::Rows(range) => range.clone(),
-            RowSubset::Sequences { of, counted, .. } if spec.rows() == *counted => of.clone(),
+            RowSubset::Sequences { of: rows_of_sequences, counted, .. } if spec.rows() == *counted => {
+                rows_of_sequences.clone()
+            }
             RowSubset::Sequences { rows, .. } => rows.clone(),
         }
     }
 
     /// Returns the rows of a value that belong to this part; a constant is returned unchanged.
-    pub(super) fn cut(&self, value: &Storage, spec: &Spec) -> Result<Storage> {
+    pub(super) fn part_of_value(&self, value: &Storage, spec: &Spec) -> Result<Storage> {
         if !spec.batched() {
             return Ok(value.clone());
         }
@@ -88,10 +90,10 @@ impl<'a> LentBuffers<'a> {
             }
         };
         let (rows, width) = two_dimensional(dense.shape(), spec);
-        let of = part.map_or(0..rows, |part| part.of(spec, rows));
+        let range = part.map_or(0..rows, |part| part.of(spec, rows));
         with_element!(dense.dtype(), T => {
             let view = View::new(dense.as_slice::<T>()?, rows, width);
-            self.lender.read(view.rows_range(of.start, of.end));
+            self.lender.read(view.rows_range(range.start, range.end));
         });
         self.reads += 1;
         Ok(OperandPosition::Dense(self.reads - 1))
@@ -143,7 +145,7 @@ fn part_of<'a>(call: Call<'a>, how: CallOptions<'a>) -> Call<'a> {
         Keys::Natural { names, lod, first } => Keys::Natural { names, lod, first: first + moved },
     };
     let sequences = match how.part {
-        Some(RowSubset::Sequences { of, .. }) => Some(of.clone()),
+        Some(RowSubset::Sequences { of: rows_of_part, .. }) => Some(rows_of_part.clone()),
         _ => None,
     };
     Call { keys, sequences, prepared: how.prepared, ..call }
@@ -265,7 +267,7 @@ pub(super) fn backward(
                 StorageKind::Dense => op.gradient(slot, specs).storage,
                 own => own,
             };
-            let place = match (value, PooledStorage::of(kind)) {
+            let index = match (value, PooledStorage::of(kind)) {
                 (None, _) => OperandPosition::Absent,
                 (Some(_), Some(empty)) => {
                     lent.pool.push(empty);
@@ -277,7 +279,7 @@ pub(super) fn backward(
                     OperandPosition::Dense(writes - 1)
                 }
             };
-            places.push((place, Assign::Write));
+            places.push((index, Assign::Write));
         }
         wiring.input_gradients.push(places);
     }
@@ -312,8 +314,8 @@ pub(super) fn backward(
 
 /// Returns all slots that the operator declares as read for the gradients of the slots in `wanted`.
 pub(super) fn reads(op: &dyn Op, direct: &Direct, wanted: &[usize]) -> ReadSlots {
-    let of = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
-    wanted.iter().map(of).fold(ReadSlots::nothing(), ReadSlots::union)
+    let gradient_reads = |&slot: &usize| op.gradient(slot, direct.input_specs()).reads;
+    wanted.iter().map(gradient_reads).fold(ReadSlots::nothing(), ReadSlots::union)
 }
 
 /// Prepares the constants of an operator once, for several calls with the same constants.

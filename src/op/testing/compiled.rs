@@ -180,8 +180,8 @@ impl WeightedProgram {
                     false => var,
                 };
                 let repeated = spec.lod.iter().any(|level| level.0 >= levels);
-                let of = if repeated { Spec::fixed(spec.dtype, &[spec.width()])? } else { spec };
-                let fed = given(program, "weights", of, VarRole::Feed, false)?;
+                let fed_spec = if repeated { Spec::fixed(spec.dtype, &[spec.width()])? } else { spec };
+                let fed = given(program, "weights", fed_spec, VarRole::Feed, false)?;
                 let product = append(program, registry, "mul", &[("x", var), ("y", fed)])?;
                 let sum = append(program, registry, "sum", &[("x", product)])?;
                 loss = Some(match loss {

@@ -79,16 +79,16 @@ impl Case<'_> {
         let thirds = self.op.signature().outputs;
         for (slot, declared) in pair.consumer.signature().outputs.iter().enumerate() {
             let apart = fusion.by_others.iter().find(|(name, _)| *name == declared.name);
-            let place = thirds.iter().position(|s| s.name == declared.name);
+            let index = thirds.iter().position(|s| s.name == declared.name);
             for k in 0..consumer.outputs[slot].len() {
                 let expected = consumer.outputs[slot][k].storage().clone();
                 let name = format!("`{}`[{k}]", declared.name);
-                match (place, apart) {
-                    (Some(place), None) => {
+                match (index, apart) {
+                    (Some(index), None) => {
                         let words = format!("{name} of `{}`", self.kind);
-                        near(third.outputs[place][k].storage(), &expected, ROUNDING, words)?;
+                        near(third.outputs[index][k].storage(), &expected, ROUNDING, words)?;
                         // The backward call of the consumer gets the gradients of the fused operator's outputs.
-                        consumer.weights[slot][k] = third.weights[place][k].clone();
+                        consumer.weights[slot][k] = third.weights[index][k].clone();
                     }
                     (None, Some((_, kind))) => {
                         let found = self.beside(kind, declared.name, &operands)?;

@@ -28,7 +28,7 @@ impl Case<'_> {
             for &slot in &slots {
                 let name = self.input_name(slot);
                 let bound = operands.iter().enumerate().filter(|(_, o)| o.slot == name);
-                for (k, (place, operand)) in bound.enumerate() {
+                for (k, (index, operand)) in bound.enumerate() {
                     let Some(gradient) = &gradients[slot][k] else {
                         return Err(Broken(format!("`{name}`[{k}]: no gradient")));
                     };
@@ -47,7 +47,7 @@ impl Case<'_> {
                             let mut numbers = x.clone();
                             numbers[i] = to;
                             let value = with_stored(value, numbers, DType::F64)?;
-                            moved[place].value = Variable::new(value, operand.value.lod().cloned())?;
+                            moved[index].value = Variable::new(value, operand.value.lod().cloned())?;
                             self.run(&moved, &self.numbers(), None)?.loss(&ran.weights)
                         };
                         let expected = (loss(at + h)? - loss(at - h)?) / (2.0 * h);
@@ -269,10 +269,10 @@ fn losses(full: &Weights) -> Vec<Weights> {
         full.iter().enumerate().flat_map(|(s, row)| (0..row.len()).map(move |k| (s, k))).collect();
     let mut losses = vec![full.clone()];
     if places.len() > 1 {
-        losses.extend(places.iter().map(|&place| {
+        losses.extend(places.iter().map(|&index| {
             let mut only = full.clone();
             for (s, row) in only.iter_mut().enumerate() {
-                let others = row.iter_mut().enumerate().filter(|(k, _)| (s, *k) != place);
+                let others = row.iter_mut().enumerate().filter(|(k, _)| (s, *k) != index);
                 others.for_each(|(_, weights)| *weights = None);
             }
             only

@@ -41,13 +41,13 @@ impl Case<'_> {
         let second = self.run(&others, &self.numbers(), None)?;
         let more: Vec<Operand> = others.iter().filter(|o| goes_beside(o)).cloned().collect();
         let mut both = self.run(&[operands, more].concat(), &self.numbers(), None)?;
-        let columns = |of: [&Storage; 2]| -> Result<Storage> {
-            let (a, b) = (of[0].to_dense()?, of[1].to_dense()?);
+        let columns = |pair: [&Storage; 2]| -> Result<Storage> {
+            let (a, b) = (pair[0].to_dense()?, pair[1].to_dense()?);
             beside(&[&a, &b]).map(Storage::from)
         };
         let out = |ran: &CaseRun| -> Storage { ran.outputs[0][0].storage().clone() };
         same_bits(&out(&both), &columns([&out(&first), &out(&second)])?, "the columns of two calls as one")?;
-        self.cut_again(&merge, &both, [&first, &second])?;
+        self.split_again(&merge, &both, [&first, &second])?;
 
         let slots = self.slots(&first);
         let weight = |ran: &CaseRun| ran.weights.first().and_then(|row| row.first()?.clone());
@@ -84,7 +84,7 @@ impl Case<'_> {
 
     /// Checks that the operator named in [`Merge::parts`](crate::operator::Merge::parts) splits the output of the merged call
     /// into the outputs of the two calls.
-    fn cut_again(&self, merge: &Merge, both: &CaseRun, calls: [&CaseRun; 2]) -> Outcome {
+    fn split_again(&self, merge: &Merge, both: &CaseRun, calls: [&CaseRun; 2]) -> Outcome {
         let widths = calls.map(|ran| ran.direct.output_specs()[0][0].width());
         let attributes = Attributes::new().with("sizes", widths.to_vec());
         let op = self.registry.parse(merge.parts, &attributes)?;

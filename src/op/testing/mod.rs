@@ -257,7 +257,7 @@ const SUMS: &str = "sums";
 const FUSIONS: &str = "fusions";
 
 /// Returns the message of a caught panic.
-fn said(panic: &(dyn Any + Send)) -> Broken {
+fn panic_message(panic: &(dyn Any + Send)) -> Broken {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something without words");
     Broken(format!("panicked: {text}"))
@@ -265,7 +265,7 @@ fn said(panic: &(dyn Any + Send)) -> Broken {
 
 /// Calls `run`, and turns a panic into an error with the message of the panic.
 fn caught<T>(run: impl FnOnce() -> Outcome<T>) -> Outcome<T> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(said(&*panic)))
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panic_message(&*panic)))
 }
 
 /// The check of all check cases of one operator kind.
@@ -276,10 +276,10 @@ struct Kind<'a> {
 }
 
 impl<'a> Kind<'a> {
-    fn note(&mut self, place: Option<(&CheckCase, Option<Mode>)>, rule: &'static str, outcome: Outcome) {
+    fn note(&mut self, case: Option<(&CheckCase, Option<Mode>)>, rule: &'static str, outcome: Outcome) {
         if let Err(Broken(what)) = outcome {
-            let sample = place.map(|(sample, _)| sample.name.clone());
-            let mode = place.and_then(|(_, mode)| mode);
+            let sample = case.map(|(sample, _)| sample.name.clone());
+            let mode = case.and_then(|(_, mode)| mode);
             self.failures.push(Failure { kind: self.kind.to_owned(), sample, mode, rule, what });
         }
     }
@@ -334,11 +334,11 @@ impl<'a> Kind<'a> {
                     mode,
                     wide: Some(number) == wide,
                 };
-                let place = Some((sample, Some(mode)));
+                let at = Some((sample, Some(mode)));
                 for (rule, run) in rules() {
                     let outcome = caught(|| run(&case));
                     let over = rule == SHAPES && outcome.is_err();
-                    self.note(place, rule, outcome);
+                    self.note(at, rule, outcome);
                     // If an operator cannot be called, all other rules are skipped, since each rule would fail for the
                     // same reason.
                     if over {
@@ -350,7 +350,7 @@ impl<'a> Kind<'a> {
                     Ok(met) => sums |= met,
                     Err(broken) => {
                         sums = true;
-                        self.note(place, SUMS, Err(broken));
+                        self.note(at, SUMS, Err(broken));
                     }
                 }
                 draws |= is_random && mode == Mode::Train && caught(|| Ok(case.draws()?)).unwrap_or(true);

@@ -86,8 +86,8 @@ fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> 
     let unreached = |id: VarId| {
         Error::new(format!("gradient of `{}`", program.var(id).name), "a number that is not 0", "none")
     };
-    let of = |&id: &VarId| gradients.get(&id).copied().ok_or_else(|| unreached(id));
-    let mut wanted = wrt.iter().map(of).collect::<Result<Vec<_>>>()?;
+    let gradient = |&id: &VarId| gradients.get(&id).copied().ok_or_else(|| unreached(id));
+    let mut wanted = wrt.iter().map(gradient).collect::<Result<Vec<_>>>()?;
     let interpreted = {
         let fed: Vec<_> = fed.iter().map(|(id, value)| (*id, value)).collect();
         interpret(&program, &registry, &mut scope, &Run::train(&fed, 0).until(Stage::Gradients))?

@@ -52,11 +52,11 @@ impl Case<'_> {
         numbers: &[u64],
         keys: Option<Vec<RowKey>>,
     ) -> Outcome {
-        let cut = |o: &Operand| {
+        let narrowed = |o: &Operand| {
             let value = if o.batched { slice(&o.value)? } else { o.value.clone() };
             Ok(Operand { value, ..o.clone() })
         };
-        let operands: Vec<Operand> = operands.iter().map(cut).collect::<Result<_>>()?;
+        let operands: Vec<Operand> = operands.iter().map(narrowed).collect::<Result<_>>()?;
         let mut part = self.run(&operands, numbers, keys)?;
         for (slot, vars) in whole.outputs.iter().enumerate() {
             for (k, var) in vars.iter().enumerate() {
@@ -124,7 +124,7 @@ impl Case<'_> {
         let outputs = call::forward(&*self.op, &ran.direct, how)?;
         for (slot, specs) in ran.direct.output_specs().iter().enumerate() {
             for (k, spec) in specs.iter().enumerate() {
-                let expected = part.cut(ran.outputs[slot][k].storage(), spec)?;
+                let expected = part.part_of_value(ran.outputs[slot][k].storage(), spec)?;
                 same_bits(&outputs[slot][k], &expected, format!("`{}`[{k}]", self.output_name(slot)))?;
             }
         }
@@ -138,7 +138,7 @@ impl Case<'_> {
         let whole = ran.gradients(&slots, None)?;
         let found = ran.gradients_as(&*self.op, &slots, how)?;
         each(&found, &whole, &slots, |slot, k, found, whole| {
-            let expected = part.cut(whole, &ran.direct.input_specs()[slot][k])?;
+            let expected = part.part_of_value(whole, &ran.direct.input_specs()[slot][k])?;
             same_bits(found, &expected, format!("gradient of `{}`[{k}]", self.input_name(slot)))
         })
     }

@@ -113,11 +113,11 @@ impl Case<'_> {
 /// Returns, for each sequence, the range of its rows that belong to the piece with the index `piece`.
 fn piece_of(lod: &Arc<Lod>, piece: usize, rows: usize) -> Vec<Range<usize>> {
     let first = piece.saturating_mul(rows);
-    let of = |w: &[usize]| {
+    let rows_between = |w: &[usize]| {
         let (start, end) = (w[0].saturating_add(first), w[0].saturating_add(first.saturating_add(rows)));
         start.min(w[1])..end.min(w[1])
     };
-    lod.offsets().windows(2).map(of).collect()
+    lod.offsets().windows(2).map(rows_between).collect()
 }
 
 fn taken(value: &Variable, ranges: &[Range<usize>], lod: &Arc<Lod>) -> Result<Variable> {
@@ -136,15 +136,15 @@ fn zeros(direct: &Direct, outputs: &[crate::operator::Slot], name: &str) -> Outc
 
 /// Joins the outputs of all pieces; each row is put at its position in the whole sequences.
 fn joined(whole: &Variable, pieces: &[(Vec<Range<usize>>, Variable)]) -> Result<Storage> {
-    let mut place = vec![0; whole.rows()];
+    let mut index = vec![0; whole.rows()];
     let mut at = 0;
     let mut values = Vec::new();
     for (ranges, value) in pieces {
         for row in ranges.iter().cloned().flatten() {
-            place[row] = at;
+            index[row] = at;
             at += 1;
         }
         values.push(value.storage().as_dense()?);
     }
-    Ok(Dense::concat_rows(&values)?.gather_rows(&place)?.into())
+    Ok(Dense::concat_rows(&values)?.gather_rows(&index)?.into())
 }

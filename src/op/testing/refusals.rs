@@ -18,14 +18,14 @@ impl Case<'_> {
             return Ok(());
         }
         let operands = self.operands(DType::F64)?;
-        for (place, operand) in operands.iter().enumerate() {
+        for (index, operand) in operands.iter().enumerate() {
             let Storage::Dense(dense) = operand.value.storage() else { continue };
             if operand.literal.is_some() {
                 continue;
             }
             let with = |value: Variable| {
                 let mut changed = operands.clone();
-                changed[place].value = value;
+                changed[index].value = value;
                 changed
             };
             let name = &operand.slot;

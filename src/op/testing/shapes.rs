@@ -105,9 +105,9 @@ impl Case<'_> {
                 let others = operands.iter().map(other).collect::<crate::error::Result<Vec<_>>>()?;
                 let (ran, changed) =
                     (self.run_sample(DType::F32)?, self.run(&others, &self.numbers(), None)?);
-                let said = if number.is_some() { "NaN" } else { "other numbers" };
+                let numbers = if number.is_some() { "NaN" } else { "other numbers" };
                 for (a, b) in changed.outputs.iter().flatten().zip(ran.outputs.iter().flatten()) {
-                    same_bits(a.storage(), b.storage(), format!("`{}` holds {said}: output", slot.name))?;
+                    same_bits(a.storage(), b.storage(), format!("`{}` holds {numbers}: output", slot.name))?;
                 }
                 let slots = self.slots(&ran);
                 if slots.is_empty() {
@@ -116,7 +116,7 @@ impl Case<'_> {
                 let (a, b) = (changed.gradients(&slots, None)?, ran.gradients(&slots, None)?);
                 each(&a, &b, &slots, |wrt, k, a, b| {
                     let name = self.input_name(wrt);
-                    same_bits(a, b, format!("`{}` holds {said}: gradient of `{name}`[{k}]", slot.name))
+                    same_bits(a, b, format!("`{}` holds {numbers}: gradient of `{name}`[{k}]", slot.name))
                 })?;
             }
         }

@@ -266,11 +266,11 @@ impl Case<'_> {
     ) -> Vec<Var> {
         let memory = step.memory_of(dtype, &[1]);
         if way.at != AtLoop::Before {
-            let place = direct.input_specs().iter().enumerate().find_map(|(slot, specs)| {
+            let operand = direct.input_specs().iter().enumerate().find_map(|(slot, specs)| {
                 let k = specs.iter().position(|spec| spec.batched() && spec.dtype == dtype)?;
                 Some((slot, k))
             });
-            if let Some((slot, k)) = place {
+            if let Some((slot, k)) = operand {
                 let known = |spec: Spec| spec.lod.len();
                 let (levels, outer) = (
                     step.spec_of_tensor(bound[slot][k]).map_or(0, known),
@@ -380,7 +380,7 @@ impl Case<'_> {
             let order: &[usize] = if threads == 1 { &[0, 1, 0] } else { &[1, 0] };
             for (turn, &batch) in order.iter().enumerate() {
                 let Some((numbers, direct, feeds, values)) = known.get(batch) else { continue };
-                let place = || {
+                let location = || {
                     let copies = if batch > 0 { ", copies of the batch" } else { "" };
                     let used = if turn > 0 { ", on used buffers" } else { "" };
                     format!("{threads} threads{copies}{used}")
@@ -388,20 +388,20 @@ impl Case<'_> {
                 let mut scope = looped.model.scope(direct)?;
                 let fed = by_reference(feeds);
                 let ran = executor.run(&mut scope, &run(self, &fed, numbers, Stage::Gradients));
-                within(ran.map_err(Broken::from), place)?;
+                within(ran.map_err(Broken::from), location)?;
                 let value = |var: &VarId| {
                     let found = values.get(var).map(Variable::storage);
                     found.ok_or_else(|| Broken("the interpreter has no value".to_owned()))
                 };
                 for (k, var) in looped.outputs.iter().enumerate() {
                     let found = executor.fetch(*var)?;
-                    within(same_bits(found.storage(), value(var)?, format!("output {k}")), place)?;
+                    within(same_bits(found.storage(), value(var)?, format!("output {k}")), location)?;
                 }
                 let mut found = Vec::new();
                 for (var, slot, k) in &looped.gradients {
                     let name = format!("gradient of `{}`[{k}]", self.input_name(*slot));
                     let storage = executor.fetch(*var)?.into_parts().0;
-                    within(near(&storage, value(var)?, tolerance, name), place)?;
+                    within(near(&storage, value(var)?, tolerance, name), location)?;
                     found.push(storage);
                 }
                 match first.get(batch) {
@@ -409,7 +409,7 @@ impl Case<'_> {
                     Some(first) => {
                         for ((a, b), (_, slot, k)) in found.iter().zip(first).zip(&looped.gradients) {
                             let name = format!("gradient of `{}`[{k}]", self.input_name(*slot));
-                            within(same_bits(a, b, name), place)?;
+                            within(same_bits(a, b, name), location)?;
                         }
                     }
                 }

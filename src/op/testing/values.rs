@@ -22,8 +22,8 @@ pub(super) fn ensure(holds: bool, words: impl FnOnce() -> String) -> Outcome {
 }
 
 /// Returns the result with `place()` put before the message of its error.
-pub(super) fn within(outcome: Outcome, place: impl FnOnce() -> String) -> Outcome {
-    outcome.map_err(|Broken(words)| Broken(format!("{}: {words}", place())))
+pub(super) fn within(outcome: Outcome, location: impl FnOnce() -> String) -> Outcome {
+    outcome.map_err(|Broken(words)| Broken(format!("{}: {words}", location())))
 }
 
 /// Returns irregular numbers between -1 and 1, in the given shape; a different `salt` gives different numbers.
@@ -103,23 +103,23 @@ pub(super) fn stored(value: &Storage) -> Result<Vec<f64>> {
 
 /// Returns `value` in canonical form, with the stored numbers replaced by `numbers`.
 pub(super) fn with_stored(value: &Storage, numbers: Vec<f64>, dtype: DType) -> Result<Storage> {
-    let of = |shape: &[usize]| Ok::<_, Error>(Dense::from_vec(shape, numbers.clone())?.cast(dtype));
+    let stored = |shape: &[usize]| Ok::<_, Error>(Dense::from_vec(shape, numbers.clone())?.cast(dtype));
     Ok(match canonical(value)? {
-        Storage::Dense(dense) => of(dense.shape())?.into(),
+        Storage::Dense(dense) => stored(dense.shape())?.into(),
         Storage::SelectedRows(rows) => {
             let (height, shape) = (rows.height(), rows.value().shape().to_vec());
-            SelectedRows::new(height, rows.into_parts().0, of(&shape)?)?.into()
+            SelectedRows::new(height, rows.into_parts().0, stored(&shape)?)?.into()
         }
         Storage::Csr(csr) => {
             let &[rows, columns] = csr.shape() else {
                 return Err(Error::new("csr", "two dimensions", "others"));
             };
             let (indptr, indices, _) = csr.into_parts();
-            Csr::new([rows, columns], indptr, indices, of(&[numbers.len()])?)?.into()
+            Csr::new([rows, columns], indptr, indices, stored(&[numbers.len()])?)?.into()
         }
         Storage::Coo(coo) => {
             let shape = coo.shape().to_vec();
-            Coo::new(&shape, coo.into_parts().0, of(&[numbers.len()])?)?.into()
+            Coo::new(&shape, coo.into_parts().0, stored(&[numbers.len()])?)?.into()
         }
     })
 }

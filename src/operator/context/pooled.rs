@@ -39,8 +39,8 @@ impl CallInputs<'_> {
         self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first()?)?.table()
     }
 
-    fn pooled(&self, place: &OperandPosition) -> Option<&PooledStorage> {
-        match place {
+    fn pooled(&self, position: &OperandPosition) -> Option<&PooledStorage> {
+        match position {
             OperandPosition::Pooled(i) => self.pool.get(*i),
             _ => None,
         }
@@ -49,14 +49,14 @@ impl CallInputs<'_> {
     /// Takes an operand out of the pool, so that it can be written while other operands are read; returns `None` if the
     /// operand is not in the pool. [`Self::give_back`] puts the operand back into the pool. A single method that takes a
     /// closure would be compiled again for each closure, so there are two methods.
-    fn lend(&mut self, place: OperandPosition) -> Option<(usize, PooledStorage)> {
-        let OperandPosition::Pooled(i) = place else { return None };
+    fn lend(&mut self, position: OperandPosition) -> Option<(usize, PooledStorage)> {
+        let OperandPosition::Pooled(i) = position else { return None };
         // The replacement is an empty value, which allocates no memory.
         Some((i, std::mem::replace(self.pool.get_mut(i)?, PooledStorage::Rows(RowBuffer::default()))))
     }
 
-    fn give_back(&mut self, place: usize, pooled: PooledStorage) {
-        self.pool[place] = pooled;
+    fn give_back(&mut self, position: usize, pooled: PooledStorage) {
+        self.pool[position] = pooled;
     }
 }
 
@@ -71,9 +71,9 @@ impl Forward<'_> {
         slot: usize,
         fill: impl FnOnce(&Self, &mut RowBuffer) -> Result<()>,
     ) -> Result<()> {
-        let (place, mut pooled) = self.lend_output(slot).at_caller()?;
+        let (position, mut pooled) = self.lend_output(slot).at_caller()?;
         let outcome = pooled.rows_mut().map(|rows| fill(self, rows));
-        self.inputs.give_back(place, pooled);
+        self.inputs.give_back(position, pooled);
         outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
@@ -87,9 +87,9 @@ impl Forward<'_> {
         slot: usize,
         fill: impl FnOnce(&Self, &mut CsrBuffer) -> Result<()>,
     ) -> Result<()> {
-        let (place, mut pooled) = self.lend_output(slot).at_caller()?;
+        let (position, mut pooled) = self.lend_output(slot).at_caller()?;
         let outcome = pooled.csr_mut().map(|csr| fill(self, csr));
-        self.inputs.give_back(place, pooled);
+        self.inputs.give_back(position, pooled);
         outcome.unwrap_or_else(|| Err(self.output_stored_otherwise(slot))).at_caller()
     }
 
@@ -143,8 +143,8 @@ impl Forward<'_> {
     }
 
     fn lend_output(&mut self, slot: usize) -> Result<(usize, PooledStorage)> {
-        let place = self.call.wiring.position(&self.call.wiring.outputs, slot, 0);
-        self.inputs.lend(place).ok_or_else(|| self.output_stored_otherwise(slot))
+        let position = self.call.wiring.position(&self.call.wiring.outputs, slot, 0);
+        self.inputs.lend(position).ok_or_else(|| self.output_stored_otherwise(slot))
     }
 
     fn output_stored_otherwise(&self, slot: usize) -> Error {
@@ -205,15 +205,15 @@ impl Backward<'_> {
         k: usize,
         fill: impl FnOnce(&Self, &mut [T], Assign) -> Result<()>,
     ) -> Result<bool> {
-        let Some(&(place, assign)) =
+        let Some(&(position, assign)) =
             self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).get(k)
         else {
             return Ok(false);
         };
-        let Some((place, mut gradient)) = self.inputs.lend(place) else { return Ok(false) };
+        let Some((position, mut gradient)) = self.inputs.lend(position) else { return Ok(false) };
         let outcome =
             self.zeroed::<T>((slot, k), &mut gradient, assign).and_then(|to| fill(self, to, assign));
-        self.inputs.give_back(place, gradient);
+        self.inputs.give_back(position, gradient);
         outcome.map(|()| true).at_caller()
     }
 
@@ -226,16 +226,16 @@ impl Backward<'_> {
         gradient: &'g mut PooledStorage,
         assign: Assign,
     ) -> Result<&'g mut [T]> {
-        let of = self
+        let value = self
             .call
             .wiring
             .missing
             .slot(&self.call.wiring.inputs, slot)
             .get(k)
-            .and_then(|place| self.pooled(place));
-        let of = of.ok_or_else(|| other_storage(name_of(self.call.signature.inputs, slot)))?;
-        if assign == Assign::Write || gradient.numbers() != of.numbers() {
-            gradient.zeros_at::<T>(of)?;
+            .and_then(|position| self.pooled(position));
+        let value = value.ok_or_else(|| other_storage(name_of(self.call.signature.inputs, slot)))?;
+        if assign == Assign::Write || gradient.numbers() != value.numbers() {
+            gradient.zeros_at::<T>(value)?;
         }
         gradient.numbers_mut::<T>()
     }

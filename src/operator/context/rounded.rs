@@ -14,8 +14,8 @@ impl<'a> CallInputs<'a> {
     /// [`copies`](crate::operator::Hints::copies) and, in `backward`, in a slot of
     /// [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
     pub fn holds_bf16(&self, slot: usize) -> bool {
-        let place = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
-        matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
+        let position = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
+        matches!(position, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
     }
 
     /// Returns the view of the variable in input slot `slot`, in the form in which it is stored.
@@ -35,15 +35,15 @@ impl<'a> Backward<'a> {
     /// its view. It can be in bf16 if the operator has the hint
     /// [`takes_bf16_gradient`](crate::operator::Hints::takes_bf16_gradient).
     pub fn holds_bf16_gradient(&self, slot: usize) -> bool {
-        let place = self.call.wiring.position(&self.call.wiring.output_gradients, slot, 0);
-        matches!(place, OperandPosition::Dense(i) if self.operands.read_is::<bf16>(i))
+        let position = self.call.wiring.position(&self.call.wiring.output_gradients, slot, 0);
+        matches!(position, OperandPosition::Dense(i) if self.operands.read_is::<bf16>(i))
     }
 
     /// Returns whether the gradient of input slot `slot` is stored in bf16: then `gradient::<half::bf16>(slot)` returns its view.
     /// It can be in bf16 in a slot of [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
     pub fn writes_bf16_gradient(&self, slot: usize) -> bool {
-        let place = self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).first();
-        matches!(place, Some(&(OperandPosition::Dense(i), _)) if self.operands.write_is::<bf16>(i))
+        let position = self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).first();
+        matches!(position, Some(&(OperandPosition::Dense(i), _)) if self.operands.write_is::<bf16>(i))
     }
 
     /// Returns the gradient of output slot `slot`, in the form in which it is stored.
@@ -62,7 +62,7 @@ impl Forward<'_> {
     /// Returns whether the variable in output slot `slot` is stored in bf16, although its dtype is f32: then
     /// `output::<half::bf16>(slot)` returns its view.
     pub(crate) fn writes_bf16(&self, slot: usize) -> bool {
-        let place = self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).first();
-        matches!(place, Some(&OperandPosition::Dense(i)) if self.operands.write_is::<bf16>(i))
+        let position = self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).first();
+        matches!(position, Some(&OperandPosition::Dense(i)) if self.operands.write_is::<bf16>(i))
     }
 }

@@ -112,7 +112,7 @@ struct HeadBlock {
 
 /// Where a `HeadBlock` is divided into two blocks: the index of the first head, or of the first sequence, of the second
 /// block.
-enum Cut {
+enum Halving {
     Heads(usize),
     Sequences(usize),
 }
@@ -142,10 +142,10 @@ impl<'a, T: Float> Inputs<'a, T> {
     /// Returns where to divide a `HeadBlock`, so that the first block has about `left` / `parts` of the work; all heads have
     /// equal work. Returns `None` if the block has one head and cannot be divided by sequences, because it has one
     /// sequence or `sequences` is false.
-    fn cut(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Cut> {
+    fn halving(&self, part: &HeadBlock, (left, parts): (usize, usize), sequences: bool) -> Option<Halving> {
         if part.heads.len() > 1 {
             let heads = part.heads.len() * left / parts;
-            return Some(Cut::Heads(part.heads.start + heads.clamp(1, part.heads.len() - 1)));
+            return Some(Halving::Heads(part.heads.start + heads.clamp(1, part.heads.len() - 1)));
         }
         if part.sequences.len() < 2 || !sequences {
             return None;
@@ -157,7 +157,7 @@ impl<'a, T: Float> Inputs<'a, T> {
             done * parts >= all * left
         });
         let middle = middle.unwrap_or(part.sequences.start) + 1;
-        Some(Cut::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
+        Some(Halving::Sequences(middle.clamp(part.sequences.start + 1, part.sequences.end - 1)))
     }
 
     fn query_rows(&self, sequences: &Range<usize>) -> Range<usize> {
@@ -169,9 +169,14 @@ impl<'a, T: Float> Inputs<'a, T> {
     }
 
     fn attended(&self, sequence: usize, head: usize) -> AttentionInputs<'a, T> {
-        let of = |x: View<'a, T>, rows: &Range<usize>| read(x, rows, self.columns(x.width(), head..head + 1));
+        let head_rows =
+            |x: View<'a, T>, rows: &Range<usize>| read(x, rows, self.columns(x.width(), head..head + 1));
         let (queries, keys) = (self.queries.rows(sequence), self.keys.rows(sequence));
-        AttentionInputs { q: of(self.q, &queries), k: of(self.k, &keys), v: of(self.v, &keys) }
+        AttentionInputs {
+            q: head_rows(self.q, &queries),
+            k: head_rows(self.k, &keys),
+            v: head_rows(self.v, &keys),
+        }
     }
 
     fn scores(&self, head: usize) -> AttentionScores<'a, T> {
@@ -223,8 +228,8 @@ fn forward_part<T: Float>(
     rooms: &mut [AttentionRoom<T>],
 ) {
     let left = rooms.len() / 2;
-    let cut = if rooms.len() < 2 { None } else { inputs.cut(&part, (left, rooms.len()), true) };
-    let Some(cut) = cut else {
+    let halving = if rooms.len() < 2 { None } else { inputs.halving(&part, (left, rooms.len()), true) };
+    let Some(halving) = halving else {
         let first = inputs.query_rows(&part.sequences).start;
         let head_width = inputs.v.width() / inputs.geometry.heads;
         let Some(room) = rooms.first_mut() else { return };
@@ -239,13 +244,13 @@ fn forward_part<T: Float>(
         return;
     };
     let (mine, theirs) = rooms.split_at_mut(left);
-    let (a, b) = part.halves(&cut);
-    let (out, log_sums) = match cut {
-        Cut::Heads(_) => {
+    let (a, b) = part.halves(&halving);
+    let (out, log_sums) = match halving {
+        Halving::Heads(_) => {
             let columns = inputs.columns(inputs.v.width(), a.heads.clone()).len();
             (out.split_columns(columns), log_sums.split_columns(a.heads.len()))
         }
-        Cut::Sequences(_) => {
+        Halving::Sequences(_) => {
             let rows = inputs.query_rows(&a.sequences).len();
             (out.split_rows(rows), log_sums.split_rows(rows))
         }
@@ -257,14 +262,14 @@ fn forward_part<T: Float>(
 }
 
 impl HeadBlock {
-    fn halves(&self, cut: &Cut) -> (Self, Self) {
+    fn halves(&self, halving: &Halving) -> (Self, Self) {
         let Self { heads, sequences } = self.clone();
-        match *cut {
-            Cut::Heads(at) => (
+        match *halving {
+            Halving::Heads(at) => (
                 Self { heads: heads.start..at, sequences: sequences.clone() },
                 Self { heads: at..heads.end, sequences },
             ),
-            Cut::Sequences(at) => (
+            Halving::Sequences(at) => (
                 Self { heads: heads.clone(), sequences: sequences.start..at },
                 Self { heads, sequences: at..sequences.end },
             ),
@@ -330,23 +335,23 @@ fn backward_part<'a, T: Float>(
     rooms: &mut [AttentionRoom<T>],
 ) {
     let left = rooms.len() / 2;
-    let cut = match rooms.len() < 2 {
+    let halving = match rooms.len() < 2 {
         true => None,
-        false => inputs.cut(&part, (left, rooms.len()), bias.is_none()),
+        false => inputs.halving(&part, (left, rooms.len()), bias.is_none()),
     };
     let Gradients { q: mut dq, k: mut dk, v: mut dv } = gradients;
-    let Some(cut) = cut else {
+    let Some(halving) = halving else {
         let Some(room) = rooms.first_mut() else { return };
         let first = (inputs.query_rows(&part.sequences).start, inputs.key_rows(&part.sequences).start);
         for sequence in part.sequences.clone() {
             for head in part.heads.clone() {
                 let (queries, keys) = (inputs.queries.rows(sequence), inputs.keys.rows(sequence));
                 let at = head - part.heads.start;
-                // The columns of head `head`: `own` counts columns from the first head of this block, `of` from the first head
+                // The columns of head `head`: `own` counts columns from the first head of this block, `head_columns` from the first head
                 // of the variable.
                 let own = |width: usize| inputs.columns(width, at..at + 1);
-                let of = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
-                let read = |view: View<'a, T>| read(view, &queries, of(view));
+                let head_columns = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
+                let read = |view: View<'a, T>| read(view, &queries, head_columns(view));
                 let result = AttentionResult {
                     out: read(result.out),
                     log_sums: read(result.log_sums),
@@ -372,9 +377,9 @@ fn backward_part<'a, T: Float>(
         return;
     };
     let (mine, theirs) = rooms.split_at_mut(left);
-    let (a, b) = part.halves(&cut);
-    let ((dq, dq_after), (dk, dk_after), (dv, dv_after)) = match cut {
-        Cut::Heads(_) => {
+    let (a, b) = part.halves(&halving);
+    let ((dq, dq_after), (dk, dk_after), (dv, dv_after)) = match halving {
+        Halving::Heads(_) => {
             let columns = |width| inputs.columns(width, a.heads.clone()).len();
             let (keys, values) = (columns(inputs.k.width()), columns(inputs.v.width()));
             (
@@ -383,7 +388,7 @@ fn backward_part<'a, T: Float>(
                 halves(dv, |view| view.split_columns(values)),
             )
         }
-        Cut::Sequences(_) => {
+        Halving::Sequences(_) => {
             let (queries, keys) =
                 (inputs.query_rows(&a.sequences).len(), inputs.key_rows(&a.sequences).len());
             (

@@ -134,9 +134,9 @@ impl<T: Float> Turns<T> {
             return;
         }
         emptied(&mut self.angles, places * pairs);
-        for place in 0..places {
+        for index in 0..places {
             self.angles.extend((0..pairs).map(|pair| {
-                let angle = place as f64 * base.powf(-(pair as f64) / pairs as f64);
+                let angle = index as f64 * base.powf(-(pair as f64) / pairs as f64);
                 (T::from_f64(angle.cos()), T::from_f64(angle.sin()))
             }));
         }

@@ -96,7 +96,7 @@ impl Op for GruCell {
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
-        let of = |flip: bool, width: usize| {
+        let attributes = |flip: bool, width: usize| {
             CheckCase::of_sequences(&GruCell { flip }.attributes(), |sample, lod| {
                 let rows = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
                 Ok(sample
@@ -105,9 +105,9 @@ impl Op for GruCell {
                     .batch("h_prev", rows(width, 2)?))
             })
         };
-        let mut samples = of(false, 3)?;
-        samples.extend(of(true, 3)?);
-        samples.extend(of(false, 1)?);
+        let mut samples = attributes(false, 3)?;
+        samples.extend(attributes(true, 3)?);
+        samples.extend(attributes(false, 1)?);
         Ok(samples)
     }
 }

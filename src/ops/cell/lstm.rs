@@ -92,14 +92,14 @@ impl Op for LstmCell {
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
-        let of = |width: usize| {
+        let attributes = |width: usize| {
             CheckCase::of_sequences(&Attributes::new(), move |sample, lod| {
                 let rows = |width, salt| Variable::sequences(numbers(lod.rows(), width, salt), lod.clone());
                 Ok(sample.batch("pre", rows(4 * width, 0)?).batch("c_prev", rows(width, 1)?))
             })
         };
-        let mut samples = of(3)?;
-        samples.extend(of(1)?);
+        let mut samples = attributes(3)?;
+        samples.extend(attributes(1)?);
         Ok(samples)
     }
 }

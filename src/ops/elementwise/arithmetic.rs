@@ -39,7 +39,7 @@ pub(in crate::ops) trait Function: DeclaredOp {
 macro_rules! functions {
     ($(
         $(#[doc = $text:literal])*
-        $type:ident = fn $kind:ident on $($on:ident),+ $(; $first:ident)? $({ $($said:tt)* })?
+        $type:ident = fn $kind:ident on $($on:ident),+ $(; $first:ident)? $({ $($declared:tt)* })?
             value |$x:ident, $y:ident| $value:expr;
             slopes |$g:ident| $dx:expr, $dy:expr;
     )*) => {
@@ -69,7 +69,7 @@ macro_rules! functions {
 
         #[allow(unused_variables)]
         impl Function for $type {
-            $($($said)*)?
+            $($($declared)*)?
 
             #[inline(always)]
             fn value<T: Float>($x: T, $y: T) -> T {

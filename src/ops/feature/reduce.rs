@@ -26,7 +26,7 @@ pub(in crate::ops) trait Reduction: DeclaredOp {
 macro_rules! reductions {
     ($(
         $(#[doc = $text:literal])*
-        $type:ident = fn $kind:ident $({ $($said:tt)* })?
+        $type:ident = fn $kind:ident $({ $($declared:tt)* })?
             result |$rows:ident, $count:pat_param| $result:expr;
             slope |$j:pat_param, $n:pat_param, $best:pat_param| $slope:expr;
     )*) => {$(
@@ -39,7 +39,7 @@ macro_rules! reductions {
         }
 
         impl Reduction for $type {
-            $($($said)*)?
+            $($($declared)*)?
 
             fn reduce<'a, T: Float>($rows: impl Iterator<Item = &'a [T]>, $count: usize) -> T {
                 $result

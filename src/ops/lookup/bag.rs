@@ -87,8 +87,8 @@ operator! {
     ///
     /// let ids = Variable::from_sequences(&[vec![0i64], vec![1, 3]])?;
     /// let error = op.call(&[Operand::batch("ids", ids), Operand::constant("table", table)]).unwrap_err();
-    /// let said = "variable `table`: id of sample 1, position 1: expected at least 0 and below 3, the height, got 3";
-    /// assert!(error.to_string().starts_with(said), "{error}");
+    /// let message = "variable `table`: id of sample 1, position 1: expected at least 0 and below 3, the height, got 3";
+    /// assert!(error.to_string().starts_with(message), "{error}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -271,7 +271,7 @@ impl<T: Float> Scratch<T> {
         };
         match found {
             Ok(()) => Ok(()),
-            Err(row) => ids.place(row, height, "table").map(drop),
+            Err(row) => ids.index(row, height, "table").map(drop),
         }
     }
 
@@ -355,8 +355,8 @@ impl<T: RowValue> Scratch<T> {
         for (&id, row) in plan.ids().iter().zip(gathered.chunks_exact_mut(width.max(1))) {
             table.read(id, row);
         }
-        let place = |id: &i64| plan.ids().binary_search(id).map_or(0, |place| place as i64);
-        emptied(places, rows.len()).extend(rows.iter().map(place));
+        let index = |id: &i64| plan.ids().binary_search(id).map_or(0, |index| index as i64);
+        emptied(places, rows.len()).extend(rows.iter().map(index));
         Ok(())
     }
 }

@@ -35,8 +35,8 @@ operator! {
     ///
     /// let ids = Variable::from_sequences(&[vec![0i64, 3]])?;
     /// let error = op.call(&[Operand::batch("ids", ids), Operand::constant("weight", table)]).unwrap_err();
-    /// let said = "variable `weight`: id of sample 0, position 1: expected at least 0 and below 3, the height, got 3";
-    /// assert!(error.to_string().starts_with(said), "{error}");
+    /// let message = "variable `weight`: id of sample 0, position 1: expected at least 0 and below 3, the height, got 3";
+    /// assert!(error.to_string().starts_with(message), "{error}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -126,7 +126,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
         (None, None) => {
             let weight = run.input::<T>(Embedding::WEIGHT)?;
             for (row, out) in out.iter_mut().enumerate() {
-                out.copy_from_slice(weight.row(ids.place(row, weight.rows(), "weight")?));
+                out.copy_from_slice(weight.row(ids.index(row, weight.rows(), "weight")?));
             }
             return Ok(());
         }
@@ -135,7 +135,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     };
     let height = run.input_spec(Embedding::WEIGHT).shape[0].known().unwrap_or(0);
     for row in 0..out.rows() {
-        ids.place(row, height, "weight")?;
+        ids.index(row, height, "weight")?;
     }
     weight.look_up(&ids, 0, out, run.run().threads);
     Ok(())
@@ -171,7 +171,7 @@ impl<T: RowValue> Weight<'_, T> {
             match self {
                 Weight::Table(table) => table.read(id, out),
                 Weight::Rows(known, rows) => match known.binary_search(&id) {
-                    Ok(place) => out.copy_from_slice(rows.row(place)),
+                    Ok(index) => out.copy_from_slice(rows.row(index)),
                     Err(_) => out.fill(T::ZERO),
                 },
             }
@@ -195,9 +195,9 @@ impl Embedding {
             run.fill_gradient::<T>(Self::WEIGHT, 0, |run, numbers, _| {
                 let Some(known) = run.rows(Self::WEIGHT) else { return Ok(()) };
                 for row in (0..dout.rows()).filter(learning) {
-                    let id = ids.place(row, height, "weight")? as i64;
-                    if let Ok(place) = known.ids().binary_search(&id) {
-                        let numbers = &mut numbers[place * width..(place + 1) * width];
+                    let id = ids.index(row, height, "weight")? as i64;
+                    if let Ok(index) = known.ids().binary_search(&id) {
+                        let numbers = &mut numbers[index * width..(index + 1) * width];
                         numbers.iter_mut().zip(dout.row(row)).for_each(|(sum, &d)| *sum += d);
                     }
                 }
@@ -211,15 +211,15 @@ impl Embedding {
             }
             rows.reserve::<T>(dout.rows());
             for row in (0..dout.rows()).filter(learning) {
-                rows.push(ids.place(row, height, "weight")? as i64, dout.row(row));
+                rows.push(ids.index(row, height, "weight")? as i64, dout.row(row));
             }
         } else if let Some((mut dw, assign)) = run.gradient::<T>(Self::WEIGHT)? {
             if assign == Assign::Write {
                 dw.fill(T::ZERO);
             }
             for row in (0..dout.rows()).filter(learning) {
-                let place = ids.place(row, height, "weight")?;
-                for (dw, &d) in dw.row(place).iter_mut().zip(dout.row(row)) {
+                let index = ids.index(row, height, "weight")?;
+                for (dw, &d) in dw.row(index).iter_mut().zip(dout.row(row)) {
                     *dw += d;
                 }
             }

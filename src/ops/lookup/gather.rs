@@ -130,8 +130,8 @@ impl Op for GatherRows {
         let x = s.input(Self::X);
         let known = matches!(x.rows(), Extent::Known(_)) && x.shape.len() > 1;
         if x.batched() != self.of_batch || !(x.batched() || known) {
-            let of = if self.of_batch { "the rows of the batch" } else { "a known number of rows" };
-            return Err(s.mismatch(Self::X, &format!("a variable of {of}")));
+            let height = if self.of_batch { "the rows of the batch" } else { "a known number of rows" };
+            return Err(s.mismatch(Self::X, &format!("a variable of {height}")));
         }
         s.set(Self::OUT, s.input(Self::IDS).with_dtype(x.dtype).with_width(x.width()));
         Ok(())
@@ -174,7 +174,7 @@ impl RowMap for GatherRows {
     fn map(&self, MapCall { run, height, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (ids, mut rows) = (Ids::of(run, Self::IDS)?, RowList::new(moved));
         for row in 0..ids.len() {
-            rows.push(ids.place(row, height, "x")?);
+            rows.push(ids.index(row, height, "x")?);
         }
         rows.finish();
         Ok(())
@@ -217,7 +217,7 @@ impl RowMap for ScatterRows {
     fn map(&self, MapCall { run, .. }: MapCall<'_, '_>, moved: RowSink<'_>) -> Result<()> {
         let (ids, mut rows) = (Ids::of(run, Self::IDS)?, RowList::new(moved));
         for row in 0..ids.len() {
-            rows.push(ids.place(row, self.height, "out")?);
+            rows.push(ids.index(row, self.height, "out")?);
         }
         rows.finish();
         Ok(())

@@ -37,7 +37,7 @@ impl<'a> Ids<'a> {
     ///
     /// # Errors
     /// Returns an error if the id is negative or not below the height.
-    pub(in crate::ops) fn place(&self, row: usize, height: usize, table: &str) -> Result<usize> {
+    pub(in crate::ops) fn index(&self, row: usize, height: usize, table: &str) -> Result<usize> {
         let id = self.get(row);
         index(id, height)
             .ok_or_else(|| Error::new("id", below(height), id.to_string()).variable(table).row(row))

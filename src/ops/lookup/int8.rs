@@ -80,7 +80,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
     let ids = Ids::of(run, Int8Embedding::IDS)?;
     let (codes, scales) = (run.input::<i8>(Int8Embedding::CODES)?, run.input::<T>(Int8Embedding::SCALE)?);
     for (row, out) in out.iter_mut().enumerate() {
-        let id = ids.place(row, codes.rows(), "codes")?;
+        let id = ids.index(row, codes.rows(), "codes")?;
         let scale = scales.row(0)[id];
         out.iter_mut().zip(codes.row(id)).for_each(|(out, &code)| *out = T::from_i32(code.into()) * scale);
     }

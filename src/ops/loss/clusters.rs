@@ -72,8 +72,8 @@ impl Op for ClassClusters {
                 0 => [class, 0, class],
                 k => [self.ends[0] + k - 1, k, class - self.ends[k - 1]],
             };
-            for (out, place) in [&mut head, &mut cluster, &mut within].into_iter().zip(places) {
-                out.row(row)[0] = place as i64;
+            for (out, index) in [&mut head, &mut cluster, &mut within].into_iter().zip(places) {
+                out.row(row)[0] = index as i64;
             }
         }
         Ok(())

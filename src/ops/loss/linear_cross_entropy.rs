@@ -6,7 +6,7 @@ use half::bf16;
 use super::cross_entropy::{Target, log_sum_exp, smoothing};
 use crate::kernels::{
     Cpu, GradientRoom, LeftMatrix, MatrixUnit, PackedMatrix, ResultMatrix, RoundedRows, SUM_ROWS, Transpose,
-    WeightGradient, affine, affine_gradient, affine_gradient_bytes, cpu, cut, helpers, join_measured,
+    WeightGradient, affine, affine_gradient, affine_gradient_bytes, boundary, cpu, helpers, join_measured,
     lengthen, most, rows_to_widen, widen_rows,
 };
 use crate::ops::lookup::ids::{self, Ids};
@@ -185,10 +185,10 @@ impl Op for LinearCrossEntropy {
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let plain = Attributes::new();
-        let of = |ignore_index, label_smoothing, transposed| {
+        let options = |ignore_index, label_smoothing, transposed| {
             LinearCrossEntropy { ignore_index, label_smoothing, transposed }.attributes()
         };
-        let smooth = of(Some(-1), 0.2, Transpose::No);
+        let smooth = options(Some(-1), 0.2, Transpose::No);
         let weight = array![[0.3, -0.7, 0.9], [1.1, 0.2, -0.6]];
         let sample = |name: &str,
                       lengths: &[Vec<usize>],
@@ -222,9 +222,9 @@ impl Op for LinearCrossEntropy {
             turned
         };
         let transposed = [
-            turned(&samples[1], of(None, 0.0, Transpose::Yes)),
-            turned(&samples[2], of(Some(-1), 0.2, Transpose::Yes)),
-            turned(&samples[4], of(None, 0.0, Transpose::Yes)),
+            turned(&samples[1], options(None, 0.0, Transpose::Yes)),
+            turned(&samples[2], options(Some(-1), 0.2, Transpose::Yes)),
+            turned(&samples[4], options(None, 0.0, Transpose::Yes)),
         ];
         samples.extend(transposed);
         Ok(samples)
@@ -474,7 +474,7 @@ fn take<T: RowValue>(
     let threads = rooms.len();
     if threads > 1 && rows.rows() > 1 {
         let (left, right) = rooms.split_at_mut(threads / 2);
-        let middle = cut(rows.rows(), left.len(), threads);
+        let middle = boundary(rows.rows(), left.len(), threads);
         let measured = (middle, rows.rows());
         let (above, below) = rows.split(middle);
         let (logits_above, logits_below) = logits.split_rows(middle);

@@ -174,8 +174,8 @@ struct Columns<'a, T> {
 impl<T: Float> Columns<'_, T> {
     #[inline(always)]
     fn at(&self, column: usize) -> Weights<T> {
-        let of = |side: Option<&[T]>| side.map_or(T::ONE, |side| side[column]);
-        Weights { all: of(self.all), positive: of(self.positive) }
+        let factor = |side: Option<&[T]>| side.map_or(T::ONE, |side| side[column]);
+        Weights { all: factor(self.all), positive: factor(self.positive) }
     }
 }
 

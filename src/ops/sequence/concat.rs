@@ -79,7 +79,7 @@ impl Op for SequenceConcat {
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
         let mut samples = Vec::new();
-        for of in 1..=3 {
+        for count in 1..=3 {
             samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {
                 let bind = |sample: CheckCase, k: usize| -> Result<CheckCase> {
                     // In this check case, the variables have different lengths in the last level, and the same levels above the
@@ -91,7 +91,8 @@ impl Op for SequenceConcat {
                     let lod = of_lengths(&lod, lengths)?;
                     Ok(sample.batch("x", Variable::sequences(numbers(lod.rows(), 2, k), lod)?))
                 };
-                (0..of).try_fold(CheckCase { name: format!("{of} of them, {}", sample.name), ..sample }, bind)
+                (0..count)
+                    .try_fold(CheckCase { name: format!("{count} of them, {}", sample.name), ..sample }, bind)
             })?);
         }
         samples.extend(CheckCase::of_sequences(&Attributes::new(), |sample, lod| {

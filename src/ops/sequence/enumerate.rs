@@ -66,15 +66,15 @@ impl Op for SequenceEnumerate {
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
-        let of = |window, pad_value| SequenceEnumerate { window, pad_value }.attributes();
+        let attributes = |window, pad_value| SequenceEnumerate { window, pad_value }.attributes();
         let ids = |rows: usize| Array1::from_iter((0..rows).map(|i| i as i64 * 7 - 3));
-        let mut samples = CheckCase::of_sequences(&of(3, -9), |sample, lod| {
+        let mut samples = CheckCase::of_sequences(&attributes(3, -9), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(lod.rows()).insert_axis(Axis(1)), lod)?))
         })?;
-        samples.extend(CheckCase::of_sequences(&of(2, 0), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&attributes(2, 0), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(lod.rows()).mapv(|id| id as i32), lod)?))
         })?);
-        samples.extend(CheckCase::of_sequences(&of(1, 0), |sample, lod| {
+        samples.extend(CheckCase::of_sequences(&attributes(1, 0), |sample, lod| {
             Ok(sample.batch("x", Variable::sequences(ids(lod.rows()), lod)?))
         })?);
         Ok(samples)

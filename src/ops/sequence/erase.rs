@@ -120,10 +120,11 @@ mod tests {
 
     #[test]
     fn errors_say_what_is_wrong() -> Result<()> {
-        let said = |error: crate::Error| error.to_string();
+        let message = |error: crate::Error| error.to_string();
         let catalogue = crate::ops::catalogue();
         let tokens = |value: Literal| Attributes::new().with("tokens", value);
-        let parsed = |attributes: &Attributes| catalogue.parse("sequence_erase", attributes).err().map(said);
+        let parsed =
+            |attributes: &Attributes| catalogue.parse("sequence_erase", attributes).err().map(message);
         let missing = parsed(&Attributes::new()).unwrap_or_default();
         assert!(
             missing.contains("attribute `tokens`: expected a list of whole numbers, got nothing"),
@@ -137,7 +138,7 @@ mod tests {
 
         let op = catalogue.parse("sequence_erase", &tokens(Literal::List(vec![])))?;
         let refused =
-            |x: Variable| op.clone().call(&[Operand::batch("x", x)]).err().map(said).unwrap_or_default();
+            |x: Variable| op.clone().call(&[Operand::batch("x", x)]).err().map(message).unwrap_or_default();
         let words = refused(Variable::from_sequences(&[vec![1.0, 2.0]])?);
         assert!(words.contains("input `x`: expected dtype i64 or i32"), "{words}");
         let flat = refused(Variable::dense(ndarray::array![1i64, 2]));

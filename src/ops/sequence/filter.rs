@@ -251,10 +251,10 @@ mod tests {
         let x = Variable::from_sequences(&[vec![1.0], vec![2.0]])?;
         let op = crate::ops::catalogue().parse("sequence_place", &Attributes::new())?;
         let error = op.call(&[Operand::batch("x", x), Operand::batch("keep", keep)]).err();
-        let said = error.map(|error| error.to_string()).unwrap_or_default();
+        let message = error.map(|error| error.to_string()).unwrap_or_default();
         assert!(
-            said.contains("sequence 1: expected 2 rows of `x`, one per position that `keep` keeps, got 1"),
-            "{said}"
+            message.contains("sequence 1: expected 2 rows of `x`, one per position that `keep` keeps, got 1"),
+            "{message}"
         );
         Ok(())
     }

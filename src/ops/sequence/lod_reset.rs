@@ -220,7 +220,7 @@ fn unlike(i: usize, rows: usize, got: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn said(kind: &str, x: &[Vec<f64>], slot: &str, other: &[Vec<i64>]) -> Result<String> {
+    fn message(kind: &str, x: &[Vec<f64>], slot: &str, other: &[Vec<i64>]) -> Result<String> {
         let operands = [
             Operand::batch("x", Variable::from_sequences(x)?),
             Operand::batch(slot, Variable::from_sequences(other)?),
@@ -232,11 +232,11 @@ mod tests {
     #[test]
     fn rows_that_do_not_fit_are_refused() -> Result<()> {
         let x = [vec![1.0, 2.0], vec![3.0]];
-        let error = said("lod_reset", &x, "y", &[vec![0], vec![0]])?;
+        let error = message("lod_reset", &x, "y", &[vec![0], vec![0]])?;
         assert!(error.contains("rows of `x`: expected 2, as many as `y` has, got 3"), "{error}");
         for lengths in [[vec![2], vec![2]], [vec![2], vec![0]], [vec![2], vec![]], [vec![1, 1], vec![-1, 2]]]
         {
-            let error = said("lod_append", &x, "lengths", &lengths)?;
+            let error = message("lod_append", &x, "lengths", &lengths)?;
             let expected = "expected numbers from 0 that add up to its 1 rows";
             assert!(error.contains(expected) && error.contains("sequence 1"), "{error}");
         }

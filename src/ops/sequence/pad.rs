@@ -254,12 +254,12 @@ mod tests {
     #[test]
     fn lengths_that_do_not_fit_name_their_sequence() -> Result<()> {
         let catalogue = crate::ops::catalogue();
-        let said = |kind: &str, attributes: &Attributes, operands: &[Operand]| -> Result<String> {
+        let message = |kind: &str, attributes: &Attributes, operands: &[Operand]| -> Result<String> {
             let outcome = catalogue.parse(kind, attributes)?.call(operands);
             Ok(outcome.err().map(|error| error.to_string()).unwrap_or_default())
         };
         let x = Variable::from_sequences(&[vec![1.0], vec![2.0, 3.0]])?;
-        let error = said("sequence_pad", &Attributes::new().with("length", 1), &[Operand::batch("x", x)])?;
+        let error = message("sequence_pad", &Attributes::new().with("length", 1), &[Operand::batch("x", x)])?;
         assert!(
             error.starts_with("sequence 1: expected at most 1 rows") && error.contains("got 2"),
             "{error}"
@@ -267,7 +267,7 @@ mod tests {
         for (lengths, got) in [(array![0i64, 3], "got 3"), (array![0, -1], "got -1")] {
             let operands =
                 [Operand::batch("x", array![[1.0, 2.0], [3.0, 4.0]]), Operand::batch("lengths", lengths)];
-            let error = said("sequence_unpad", &Attributes::new(), &operands)?;
+            let error = message("sequence_unpad", &Attributes::new(), &operands)?;
             let expected = "length of a sequence of sample 1: expected at least 0 and at most 2";
             assert!(error.starts_with(expected) && error.contains(got), "{error}");
         }

@@ -144,8 +144,8 @@ impl SequenceTopkPool {
                 choose(x, rows.clone(), column, self.most(), chosen);
                 // The gradients for all k are summed before the sum is added to dx, because dx may already hold the gradient of
                 // another use of x.
-                for (place, &row) in chosen.iter().enumerate() {
-                    let shares = self.counts.iter().enumerate().filter(|&(_, &count)| place < count);
+                for (index, &row) in chosen.iter().enumerate() {
+                    let shares = self.counts.iter().enumerate().filter(|&(_, &count)| index < count);
                     let sum = shares.fold(T::ZERO, |sum, (k, &count)| {
                         sum + dout[k * x.width() + column] / T::from_f64(count.min(chosen.len()) as f64)
                     });

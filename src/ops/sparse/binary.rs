@@ -293,14 +293,14 @@ fn at_stored<T: RowValue>(
     let zero = &[T::ZERO];
     let this = read(run, reads, slot, zero)?;
     let own_rows = to.rows() > 1;
-    let place = |i: usize| if own_rows { i } else { 0 };
+    let index = |i: usize| if own_rows { i } else { 0 };
     if let Some(g) = run.output_gradient_csr(OUT) {
         // The result has its entries at the positions of the entries of the other operand, which is the sparse operand.
         let others = run.csr(1 - slot).map(|other| other.values::<T>()).transpose()?;
         let values = g.values::<T>()?;
         let (mut there, mut terms) = ([T::ZERO; MANY], [T::ZERO; MANY]);
         for (i, pair) in g.indptr().windows(2).enumerate() {
-            let (this, to) = (beside(this, i), to.row(place(i)));
+            let (this, to) = (beside(this, i), to.row(index(i)));
             let mut sum = T::ZERO;
             let end = pair[1] as usize;
             for from in (pair[0] as usize..end).step_by(MANY) {
@@ -321,7 +321,7 @@ fn at_stored<T: RowValue>(
         let others = SelectedReader::of(run.rows(1 - slot), zero)?;
         for (&id, g) in g.ids().iter().zip(g.values::<T>()?.iter()) {
             let id = id as usize;
-            let (this, other, to) = (beside(this, id), others.row(id), to.row(place(id)));
+            let (this, other, to) = (beside(this, id), others.row(id), to.row(index(id)));
             if to.len() == g.len() {
                 f.put(other, this, g, to, Assign::Add);
             } else {

@@ -276,9 +276,9 @@ impl<T: RowValue> Entries<'_, T> {
         if threads > 1 && rows > 1 {
             let left = threads / 2;
             let middle = self.of.divided(left, threads);
-            let (of, of_after) = (self.of.rows_range(0, middle), self.of.rows_range(middle, rows));
-            let (to, to_after) = self.to.split_at_mut(of.entries());
-            let before = Entries { of, to, ..self };
+            let (part, of_after) = (self.of.rows_range(0, middle), self.of.rows_range(middle, rows));
+            let (to, to_after) = self.to.split_at_mut(part.entries());
+            let before = Entries { of: part, to, ..self };
             let after = Entries { of: of_after, to: to_after, first: self.first + middle, ..self };
             join(|| before.on(left), || after.on(threads - left));
             return;
@@ -372,7 +372,7 @@ mod tests {
                     .on(threads);
                 assert_eq!(all, naive, "part {part}, {assign:?}, {threads} threads");
                 let beside = SecondOperand::Dense(View::new(&gradient, rows, columns));
-                let of = Entries {
+                let entries = Entries {
                     f,
                     of: csr,
                     other: SecondOperand::Dense(other),
@@ -381,7 +381,7 @@ mod tests {
                     first: 0,
                     assign,
                 };
-                of.on(threads);
+                entries.on(threads);
                 assert_eq!(stored, naive_stored, "part {part}, {assign:?}, {threads} threads");
             }
         }

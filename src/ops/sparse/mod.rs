@@ -10,7 +10,7 @@
 //! | `reduce.rs` | sums and means |
 //! | `linear.rs`, `dot.rs`, `transposed.rs`, `projection.rs` | products |
 //! | `take.rs`, `retain.rs`, `columns.rs` | selection of rows or columns; `among.rs` finds the entries with certain columns |
-//! | `twin.rs` | the wrapper of the operators that stand for a dense operator with the same function |
+//! | `twin.rs` | the wrapper of the operators that replace a dense operator with the same function |
 //! | `samples.rs` | check cases |
 
 mod among;

@@ -34,10 +34,10 @@ fn rows_of(height: usize, width: usize, seed: usize) -> Result<Variable> {
 
 fn near(got: &[f64], expected: &[f64], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
-    for (place, (got, expected)) in got.iter().zip(expected).enumerate() {
+    for (index, (got, expected)) in got.iter().zip(expected).enumerate() {
         assert!(
             (got - expected).abs() <= 1e-12 * expected.abs().max(1.0),
-            "{what} at {place}: {got}, {expected}"
+            "{what} at {index}: {got}, {expected}"
         );
     }
 }

@@ -83,11 +83,11 @@ impl Op for RandomProjection {
 
     #[cfg(feature = "testing")]
     fn samples() -> Result<Vec<CheckCase>> {
-        let of = |width, seed| {
+        let attributes = |width, seed| {
             CheckCase::of_csr(&RandomProjection { width, seed }.attributes(), 5, |sample, _| Ok(sample))
         };
-        let mut samples = of(3, 7)?;
-        samples.extend(of(200, -1)?.into_iter().take(1));
+        let mut samples = attributes(3, 7)?;
+        samples.extend(attributes(200, -1)?.into_iter().take(1));
         Ok(samples)
     }
 }

@@ -63,28 +63,28 @@ macro_rules! whole_methods {
     };
 }
 
-fn whole<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
+fn whole<T: RowValue>(run: &mut Forward<'_>, reduction: Reduce<T>) -> Result<()> {
     let mut out = run.output::<T>(OUT)?;
     if let Some(x) = run.csr(X) {
         let values = x.values::<T>()?;
         let mut rows = x.indptr().windows(2).map(|pair| &values[pair[0] as usize..pair[1] as usize]);
-        out.fill((of.reduce)(&mut rows, count(x.rows(), x.columns())?));
+        out.fill((reduction.reduce)(&mut rows, count(x.rows(), x.columns())?));
     }
     if let Some(x) = run.rows(X) {
         let mut rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
-        out.fill((of.reduce)(&mut rows, count(x.height(), x.width())?));
+        out.fill((reduction.reduce)(&mut rows, count(x.height(), x.width())?));
     }
     Ok(())
 }
 
-fn whole_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<()> {
+fn whole_gradient<T: RowValue>(run: &mut Backward<'_>, reduction: Reduce<T>) -> Result<()> {
     let Some(dout) = run.output_gradient::<T>(OUT)? else { return Ok(()) };
     run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         let n = match (run.csr(X), run.rows(X)) {
             (Some(x), _) => count(x.rows(), x.columns())?,
             (None, x) => x.map_or(Ok(0), |x| count(x.height(), x.width()))?,
         };
-        let g = dout.row(0)[0] * (of.slope)(n);
+        let g = dout.row(0)[0] * (reduction.slope)(n);
         dx.iter_mut().for_each(|dx| assign.put(dx, g));
         Ok(())
     })?;
@@ -120,14 +120,14 @@ macro_rules! per_row_methods {
     };
 }
 
-fn per_row<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
+fn per_row<T: RowValue>(run: &mut Forward<'_>, reduction: Reduce<T>) -> Result<()> {
     if run.rows(X).is_some() {
         return run.fill_rows(OUT, |run, out| {
             let Some(x) = run.rows(X) else { return Ok(()) };
             out.reset::<T>(x.height(), 1);
             let rows = numbers::<T>(None, Some(x))?.chunks_exact(x.width().max(1));
             for (&id, row) in x.ids().iter().zip(rows) {
-                out.push(id, &[of.of_row(row, x.width())]);
+                out.push(id, &[reduction.of_row(row, x.width())]);
             }
             out.set_merged();
             Ok(())
@@ -137,24 +137,24 @@ fn per_row<T: RowValue>(run: &mut Forward<'_>, of: Reduce<T>) -> Result<()> {
     let Some(x) = run.csr(X) else { return Ok(()) };
     let values = x.values::<T>()?;
     for (out, pair) in out.iter_mut().zip(x.indptr().windows(2)) {
-        out.fill(of.of_row(&values[pair[0] as usize..pair[1] as usize], x.columns()));
+        out.fill(reduction.of_row(&values[pair[0] as usize..pair[1] as usize], x.columns()));
     }
     Ok(())
 }
 
-fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, of: Reduce<T>) -> Result<()> {
+fn per_row_gradient<T: RowValue>(run: &mut Backward<'_>, reduction: Reduce<T>) -> Result<()> {
     let dense = run.output_spec(OUT).storage == StorageKind::Dense;
     let dout = if dense { run.output_gradient::<T>(OUT)? } else { None };
     run.fill_gradient::<T>(X, 0, |run, dx, assign| {
         if let (Some(x), Some(dout)) = (run.csr(X), dout) {
-            let slope = (of.slope)(x.columns());
+            let slope = (reduction.slope)(x.columns());
             for (pair, g) in x.indptr().windows(2).zip(dout.iter()) {
                 let g = g[0] * slope;
                 dx[pair[0] as usize..pair[1] as usize].iter_mut().for_each(|dx| assign.put(dx, g));
             }
         }
         if let Some(x) = run.rows(X) {
-            let slope = (of.slope)(x.width());
+            let slope = (reduction.slope)(x.width());
             let dout = numbers::<T>(None, run.output_gradient_rows(OUT))?;
             for (dx, &g) in dx.chunks_exact_mut(x.width().max(1)).zip(dout) {
                 dx.iter_mut().for_each(|dx| assign.put(dx, g * slope));

@@ -77,8 +77,9 @@ impl Op for Retain {
         let rows = Variable::new(SelectedRows::new(5, vec![3, 0, 2], numbers(3, 3, 2))?, None)?;
         let mut samples = Vec::new();
         for (name, x) in [("csr", csr), ("selected rows", rows)] {
-            let sample =
-                |of: &str| CheckCase::new(&format!("{name}, {of}"), none.clone()).constant("x", x.clone());
+            let sample = |what: &str| {
+                CheckCase::new(&format!("{name}, {what}"), none.clone()).constant("x", x.clone())
+            };
             let words = Variable::from_sequences(&[vec![2i64, 1], vec![], vec![3, 3, 1]])?;
             samples.push(sample("repeated ids").batch("ids", words));
             samples.push(sample("empty").batch("ids", Variable::from_sequences::<i64>(&[vec![], vec![]])?));
@@ -99,7 +100,7 @@ impl IdSet {
         let height = spec.shape.first().and_then(|height: &Extent| height.known()).unwrap_or(0);
         self.0.clear();
         for row in 0..ids.len() {
-            self.0.push(ids.place(row, height, "x")? as i64);
+            self.0.push(ids.index(row, height, "x")? as i64);
         }
         self.0.sort_unstable();
         self.0.dedup();

@@ -95,21 +95,23 @@ pub(super) fn of_two(zeros: Zeros) -> Result<Vec<CheckCase>> {
 
 /// Returns `value` with `change` applied to its stored numbers.
 pub(super) fn changed(value: &Variable, change: &dyn Fn(f64) -> f64) -> Result<Variable> {
-    let of = |values: &Dense| -> Result<Dense> {
+    let moved = |values: &Dense| -> Result<Dense> {
         let changed = values.as_slice::<f64>()?.iter().map(|&x| change(x)).collect();
         Dense::from_vec::<f64>(values.shape(), changed)
     };
     let storage: Storage = match value.storage() {
-        Storage::Dense(dense) => of(dense)?.into(),
+        Storage::Dense(dense) => moved(dense)?.into(),
         Storage::SelectedRows(rows) => {
-            SelectedRows::new(rows.height(), rows.row_ids().to_vec(), of(rows.value())?)?.into()
+            SelectedRows::new(rows.height(), rows.row_ids().to_vec(), moved(rows.value())?)?.into()
         }
         Storage::Csr(csr) => {
             let [height, width] = [csr.shape()[0], csr.shape()[1]];
-            Csr::new([height, width], csr.indptr().to_vec(), csr.indices().to_vec(), of(csr.values())?)?
+            Csr::new([height, width], csr.indptr().to_vec(), csr.indices().to_vec(), moved(csr.values())?)?
                 .into()
         }
-        Storage::Coo(coo) => Coo::new(coo.shape(), coo.coordinates().to_owned(), of(coo.values())?)?.into(),
+        Storage::Coo(coo) => {
+            Coo::new(coo.shape(), coo.coordinates().to_owned(), moved(coo.values())?)?.into()
+        }
     };
     Variable::new(storage, value.lod().cloned())
 }

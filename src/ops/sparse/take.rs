@@ -27,8 +27,8 @@ operator! {
     /// assert_eq!(out[0].storage(), &Storage::from(expected));
     ///
     /// let error = op.call(&[Operand::batch("ids", array![0i64, 2]), Operand::constant("x", x)]).unwrap_err();
-    /// let said = "id of sample 1: expected at least 0 and below 2, the height, got 2";
-    /// assert!(error.to_string().contains(said), "{error}");
+    /// let message = "id of sample 1: expected at least 0 and below 2, the height, got 2";
+    /// assert!(error.to_string().contains(message), "{error}");
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -61,8 +61,8 @@ impl Op for TakeRows {
         s.is_float(Self::X)?;
         let x = s.input(Self::X);
         if x.shape.len() != 2 || x.batched() != self.of_batch {
-            let of = if self.of_batch { "with the rows of the batch" } else { "of known height" };
-            return Err(s.mismatch(Self::X, &format!("a matrix {of}")));
+            let height = if self.of_batch { "with the rows of the batch" } else { "of known height" };
+            return Err(s.mismatch(Self::X, &format!("a matrix {height}")));
         }
         let out = s.input(Self::IDS).with_dtype(x.dtype).with_width(x.width());
         s.set(Self::OUT, out.stored(StorageKind::Csr));
@@ -98,13 +98,13 @@ impl Op for TakeRows {
         let rows = Variable::new(SelectedRows::new(5, vec![3, 0], numbers(2, 3, 2))?, None)?;
         let mut samples = Vec::new();
         for (name, x) in [("csr", &csr), ("selected rows", &rows)] {
-            for (of, lengths) in [
+            for (table_rows, lengths) in [
                 ("repeated ids", &[&[2, 0, 4][..]][..]),
                 ("two levels", &[&[2, 0, 1], &[3, 0, 4]]),
                 ("all empty", &[&[0, 0]]),
                 ("none", &[&[]]),
             ] {
-                let sample = CheckCase::new(&format!("{name}, {of}"), attributes(false));
+                let sample = CheckCase::new(&format!("{name}, {table_rows}"), attributes(false));
                 samples.push(sample.batch("ids", sequences(lengths, 5)?).constant("x", x.clone()));
             }
         }
@@ -131,7 +131,7 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             (Some(x), _) => {
                 let x = x.view::<T>()?;
                 for row in 0..ids.len() {
-                    let (columns, values) = x.row(ids.place(row, x.rows(), "x")?);
+                    let (columns, values) = x.row(ids.index(row, x.rows(), "x")?);
                     out.indices.extend_from_slice(columns);
                     out.values.extend_from_slice(values);
                     out.indptr.push(out.indices.len() as i64);
@@ -140,8 +140,8 @@ fn forward<T: RowValue>(run: &mut Forward<'_>) -> Result<()> {
             (None, Some(x)) => {
                 let (stored, values) = (x.ids(), values::<T>(x, width)?);
                 for row in 0..ids.len() {
-                    let place = ids.place(row, x.height(), "x")? as i64;
-                    if let Ok(at) = stored.binary_search(&place) {
+                    let index = ids.index(row, x.height(), "x")? as i64;
+                    if let Ok(at) = stored.binary_search(&index) {
                         out.indices.extend(0..width as i64);
                         out.values.extend_from_slice(values.row(at));
                     }
@@ -166,8 +166,8 @@ fn backward<T: RowValue>(run: &mut Backward<'_>) -> Result<()> {
         for row in 0..ids.len() {
             let (_, dout) = dout.row(row);
             let from = match (run.csr(TakeRows::X), run.rows(TakeRows::X)) {
-                (Some(x), _) => x.indptr()[ids.place(row, x.rows(), "x")?] as usize,
-                (None, Some(x)) => match x.ids().binary_search(&(ids.place(row, x.height(), "x")? as i64)) {
+                (Some(x), _) => x.indptr()[ids.index(row, x.rows(), "x")?] as usize,
+                (None, Some(x)) => match x.ids().binary_search(&(ids.index(row, x.height(), "x")? as i64)) {
                     Ok(at) => at * x.width(),
                     Err(_) => continue,
                 },

@@ -1,4 +1,4 @@
-//! The operators on sparse variables that stand for a dense operator: one wrapper, [`Twin`], around the type of the dense
+//! The operators on sparse variables that replace a dense operator: one wrapper, [`Twin`], around the type of the dense
 //! operator. The type has a sparse kernel if it implements [`OnSparse`].
 
 use crate::ops::prelude::*;
@@ -42,7 +42,7 @@ pub(in crate::ops) trait OnSparse: DeclaredOp + Sized {
     fn samples() -> Result<Vec<CheckCase>>;
 }
 
-/// The operator on sparse variables that stands for a dense operator.
+/// The operator on sparse variables that replaces a dense operator.
 pub(in crate::ops) struct Twin<F>(F);
 
 impl<F: OnSparse> DeclaredOp for Twin<F> {

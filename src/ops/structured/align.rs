@@ -79,7 +79,7 @@ impl Op for CtcAlign {
         offsets.push(end);
         for rows in sequences.iter() {
             let first = rows.start;
-            end += rows.filter(|&row| self.says(&ids, first, row)).count();
+            end += rows.filter(|&row| self.starts_label(&ids, first, row)).count();
             offsets.push(end);
         }
         Ok(())
@@ -87,8 +87,8 @@ impl Op for CtcAlign {
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
         match run.dtype(Self::IDS) {
-            DType::I32 => self.said::<i32>(run),
-            _ => self.said::<i64>(run),
+            DType::I32 => self.collapse::<i32>(run),
+            _ => self.collapse::<i64>(run),
         }
     }
 
@@ -112,20 +112,20 @@ impl Op for CtcAlign {
 impl CtcAlign {
     /// Returns whether frame `row` starts a new label: its class is not the blank, and differs from the class of the previous
     /// frame. `first` is the first frame of the sequence.
-    fn says(&self, ids: &Ids<'_>, first: usize, row: usize) -> bool {
+    fn starts_label(&self, ids: &Ids<'_>, first: usize, row: usize) -> bool {
         let id = ids.get(row);
         id != self.blank as i64 && (row == first || ids.get(row - 1) != id)
     }
 
-    fn said<T: Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
+    fn collapse<T: Plain>(&self, run: &mut Forward<'_>) -> Result<()> {
         let (ids, rows, mut out) =
             (Ids::of(run, Self::IDS)?, run.input::<T>(Self::IDS)?, run.output::<T>(Self::OUT)?);
         let sequences = run.sequences(Self::IDS)?;
-        let said = sequences.iter().flat_map(|of| {
-            let (ids, first) = (&ids, of.start);
-            of.filter(move |&row| self.says(ids, first, row))
+        let kept = sequences.iter().flat_map(|frames| {
+            let (ids, first) = (&ids, frames.start);
+            frames.filter(move |&row| self.starts_label(ids, first, row))
         });
-        out.iter_mut().zip(said).for_each(|(out, row)| out.copy_from_slice(rows.row(row)));
+        out.iter_mut().zip(kept).for_each(|(out, row)| out.copy_from_slice(rows.row(row)));
         Ok(())
     }
 }

@@ -25,9 +25,9 @@ pub(super) fn check(s: &InferShape<'_>, forbidden: &[i64]) -> Result<Spec> {
     }
     s.constant(TRANSITIONS, &[tags + 2, tags])?;
     let places = ((tags + 2) * tags) as i64;
-    if let Some(place) = forbidden.iter().find(|place| !(0..places).contains(place)) {
+    if let Some(index) = forbidden.iter().find(|index| !(0..places).contains(index)) {
         let expected = format!("places of transitions [{}, {tags}], from 0 to below {places}", tags + 2);
-        return Err(Error::new("attribute `forbidden`", expected, place.to_string()));
+        return Err(Error::new("attribute `forbidden`", expected, index.to_string()));
     }
     emissions.drop_level(s.top())
 }

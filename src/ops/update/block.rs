@@ -91,13 +91,13 @@ impl<'a, T> Gradients<'a, T> {
         }
     }
 
-    pub(super) fn cut(self, cut: impl Fn(View<'a, T>) -> (View<'a, T>, View<'a, T>)) -> (Self, Self)
+    pub(super) fn halve(self, split: impl Fn(View<'a, T>) -> (View<'a, T>, View<'a, T>)) -> (Self, Self)
     where
         T: Copy,
     {
         match self {
             Gradients::Rows(rows) => {
-                let (head, tail) = cut(rows);
+                let (head, tail) = split(rows);
                 (Gradients::Rows(head), Gradients::Rows(tail))
             }
             zero @ Gradients::Zero(_) => (zero, zero),

@@ -181,8 +181,8 @@ pub mod parts {
             self.0.owes()
         }
 
-        pub fn infer_shape(&self, s: &mut InferShape<'_>, of: &impl RuleSettings) -> Result<()> {
-            of.mode().infer_shape(s, self.0.fields(), of.storage(), self.0.owes())
+        pub fn infer_shape(&self, s: &mut InferShape<'_>, rule: &impl RuleSettings) -> Result<()> {
+            rule.mode().infer_shape(s, self.0.fields(), rule.storage(), self.0.owes())
         }
 
         pub fn forward(&self, run: &mut Forward<'_>) -> Result<()> {
@@ -375,8 +375,8 @@ macro_rules! update_rule {
                 let modes = [$crate::optimizer::SparseMode::Exact, $crate::optimizer::SparseMode::Lazy];
                 let mut cases = Vec::new();
                 $(
-                    let of = modes.map(|mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* });
-                    cases.extend($crate::op::update_parts::samples(of.each_ref().map($type::attributes), of[0].written())?);
+                    let attributes = modes.map(|mode| $type { mode, storage, rate_factor: 0.5, held: 0, $($sampled)* });
+                    cases.extend($crate::op::update_parts::samples(attributes.each_ref().map($type::attributes), attributes[0].written())?);
                 )+
                 Ok(cases)
             }

@@ -13,7 +13,7 @@ use super::block::{AHEAD, BLOCK, Block, Gradients, Kernel, Rows, Rule};
 use super::owed::{History, Ledger, Moment, RowDebt, SWEEP, grown};
 use super::rule::{GRAD, HISTORY, KEPT, RATE, scalar};
 use crate::error::{Error, Result};
-use crate::kernels::{Float, RowMerge, View, ViewMut, cut, join, lengthen};
+use crate::kernels::{Float, RowMerge, View, ViewMut, boundary, join, lengthen};
 use crate::operator::{CallMemory, CallSizes, Debt, Forward, MOST_TABLES, RowBuffer, RowValue};
 use crate::tensor::StorageKind;
 use crate::with_float;
@@ -296,15 +296,15 @@ impl Debts {
         if self.due.is_empty() {
             return;
         }
-        let known = self.ledgers.iter().position(|(of, _)| rule.is(&**of));
-        let place = known.unwrap_or_else(|| {
+        let known = self.ledgers.iter().position(|(known_rule, _)| rule.is(&**known_rule));
+        let index = known.unwrap_or_else(|| {
             if self.ledgers.len() == RULES {
                 self.ledgers.remove(0);
             }
             self.ledgers.push((rule.copied(), Ledger::default()));
             self.ledgers.len() - 1
         });
-        let ledger = &mut self.ledgers[place].1;
+        let ledger = &mut self.ledgers[index].1;
         ledger.prepare(rule, history, (most, tables[0].rows()));
         let mut at_once = true;
         for &gap in &self.gaps {
@@ -357,16 +357,17 @@ impl<'a, T: Float> ThreadRows<'a, T> {
     }
 
     /// Divides the rows at row `half`; divides the columns into halves if the table has only one row.
-    fn cut_at(self, half: usize) -> (Self, Self) {
+    fn halves_at(self, half: usize) -> (Self, Self) {
         match self.rows {
             Rows::All if self.len() < 2 => {
                 let at = self.fields[0].width() / 2;
-                let gradients = self.gradients.cut(|g| (g.columns(0, at), g.columns(at, g.width())));
+                let gradients = self.gradients.halve(|g| (g.columns(0, at), g.columns(at, g.width())));
                 let rows = (Rows::All, Rows::All);
                 Self::of(halves(self.fields, |f| f.split_columns(at)), rows, gradients, (&[], &[]))
             }
             rows => {
-                let gradients = self.gradients.cut(|g| (g.rows_range(0, half), g.rows_range(half, g.rows())));
+                let gradients =
+                    self.gradients.halve(|g| (g.rows_range(0, half), g.rows_range(half, g.rows())));
                 let (at, rows) = match rows {
                     Rows::Of { ids, base } => {
                         let start = ids[half] as usize;
@@ -420,7 +421,7 @@ fn share<T: RowValue>(rule: &dyn Kernel<T>, task: Task<'_>, part: ThreadRows<'_,
     if threads < 2 || whole || len * width < 2 * GRAIN {
         return part.run(rule, task);
     }
-    let (head, tail) = part.cut_at(cut(len, threads / 2, threads));
+    let (head, tail) = part.halves_at(boundary(len, threads / 2, threads));
     join(|| share(rule, task, head, threads / 2), || share(rule, task, tail, threads - threads / 2));
 }
 
@@ -563,9 +564,9 @@ type Halves<'a, T> = (Fields<'a, T>, Fields<'a, T>);
 
 fn halves<'a, T>(
     fields: Fields<'a, T>,
-    cut: impl Fn(ViewMut<'a, T>) -> (ViewMut<'a, T>, ViewMut<'a, T>),
+    split: impl Fn(ViewMut<'a, T>) -> (ViewMut<'a, T>, ViewMut<'a, T>),
 ) -> Halves<'a, T> {
-    fields.into_iter().map(cut).unzip()
+    fields.into_iter().map(split).unzip()
 }
 
 #[cfg(test)]

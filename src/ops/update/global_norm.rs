@@ -6,7 +6,7 @@ use super::engine::MergedRows;
 use super::rule::scalar;
 use super::settings::positive;
 use crate::error::Result;
-use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, cut, join, sweep};
+use crate::kernels::{Arithmetic, Float, Sweep, View, ViewMut, boundary, join, sweep};
 use crate::operator;
 use crate::operator::signature::DENSE_OR_ROWS;
 use crate::operator::{
@@ -227,8 +227,11 @@ fn multiply<T: Float>(x: ViewMut<'_, T>, scale: T, threads: usize) {
     if threads < 2 || rows * width < 2 * GRAIN {
         return sweep(Multiply { x, scale });
     }
-    let (first, second) =
-        if rows > 1 { x.split_rows(cut(rows, threads / 2, threads)) } else { x.split_columns(width / 2) };
+    let (first, second) = if rows > 1 {
+        x.split_rows(boundary(rows, threads / 2, threads))
+    } else {
+        x.split_columns(width / 2)
+    };
     join(|| multiply(first, scale, threads / 2), || multiply(second, scale, threads - threads / 2));
 }
 

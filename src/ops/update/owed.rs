@@ -167,9 +167,9 @@ impl Ledger {
 
     /// Returns the combined effect of the updates from `start` on, if `first` has it.
     fn since(&self, start: u64) -> Option<&Moves> {
-        let place = *self.places.get((start % KEPT as u64) as usize)?;
-        let (of, moves) = self.first.get(usize::from(place).checked_sub(1)?)?;
-        (*of == start).then_some(moves)
+        let index = *self.places.get((start % KEPT as u64) as usize)?;
+        let (start_step, moves) = self.first.get(usize::from(index).checked_sub(1)?)?;
+        (*start_step == start).then_some(moves)
     }
 
     /// Computes the combined effect of the last n updates, for every n up to `most`. The table has `height` rows.
@@ -216,12 +216,12 @@ impl Ledger {
             let end = start + (self.recent.len() - 1) as u64;
             let entry = (start, moves_of(rule, history, start..end));
             self.places.resize(KEPT, 0);
-            let place = &mut self.places[(start % KEPT as u64) as usize];
-            match usize::from(*place) {
+            let index = &mut self.places[(start % KEPT as u64) as usize];
+            match usize::from(*index) {
                 0 => {
                     self.first.push(entry);
                     // `KEPT` is below the largest u16.
-                    *place = self.first.len() as u16;
+                    *index = self.first.len() as u16;
                 }
                 known => self.first[known - 1] = entry,
             }

@@ -79,5 +79,6 @@ pub fn fraction(attributes: &Attributes, name: &str) -> Result<f64> {
 /// Reads a number attribute in [0, 1); returns `None` if the attribute is absent.
 #[track_caller]
 pub fn fraction_if_set(attributes: &Attributes, name: &str) -> Result<Option<f64>> {
-    attributes.get(name).map(|_| fraction(attributes, name)).transpose()
+    let is_set = attributes.iter().any(|(known, _)| known == name);
+    is_set.then(|| fraction(attributes, name)).transpose()
 }

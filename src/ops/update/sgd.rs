@@ -164,7 +164,8 @@ impl ElementRule<2> for Sgd {
         // The new parameter and velocity after one update without a gradient, from (parameter 1, velocity 0) and from
         // (parameter 0, velocity 1).
         let first = [[keep - rate * (ahead + along) * decay, decay], [-rate * along * momentum, momentum]];
-        let then = |of: [f64; 2]| first.map(|[param, velocity]| of[0] * param + of[1] * velocity);
+        let then =
+            |factors: [f64; 2]| first.map(|[param, velocity]| factors[0] * param + factors[1] * velocity);
         let ([a, b], [c, d]) = (then([param, by_velocity]), then([by_param, velocity]));
         [a, b, c, d, 0.0, 0.0, 0.0, 0.0]
     }

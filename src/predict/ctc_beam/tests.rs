@@ -58,7 +58,7 @@ fn model(prefix: &[i64], next: i64) -> f64 {
     }
 }
 
-fn said(labels: &[i64]) -> f64 {
+fn language_score(labels: &[i64]) -> f64 {
     (0..labels.len()).map(|i| model(&labels[..i], labels[i])).sum()
 }
 
@@ -93,9 +93,9 @@ fn all_labellings_by_the_definition() {
         let enough = CtcBeam { beams: defined.len(), ..all.clone() };
         assert_eq!(decode_one(&enough, &logits), found);
 
-        let scored = defined
-            .iter()
-            .map(|(labels, p)| (labels.clone(), p.ln() + 0.7 * said(labels) + 0.2 * labels.len() as f64));
+        let scored = defined.iter().map(|(labels, p)| {
+            (labels.clone(), p.ln() + 0.7 * language_score(labels) + 0.2 * labels.len() as f64)
+        });
         let scored: Vec<_> = scored.filter(|(_, score)| *score > NEVER).collect();
         same(&decode_one(&all.language_model(0.7, model).bonus(0.2), &logits), scored);
     }
@@ -120,7 +120,7 @@ fn labels_that_repeat() {
 /// Runs the search of the paper with whole prefixes instead of a tree; keeps `beams` prefixes after each frame.
 fn plain(logits: &Array2<f64>, beams: usize, weight: f64, bonus: f64) -> Vec<(Vec<i64>, f64)> {
     let extra = |labels: &[i64]| {
-        bonus * labels.len() as f64 + if weight == 0.0 { 0.0 } else { weight * said(labels) }
+        bonus * labels.len() as f64 + if weight == 0.0 { 0.0 } else { weight * language_score(labels) }
     };
     let mut kept = BTreeMap::from([(vec![], [1.0, 0.0])]);
     for frame in logits.rows() {
@@ -262,29 +262,29 @@ fn large_logits_and_models_that_forbid() {
 
 #[test]
 fn what_does_not_fit() {
-    let said = |beam: CtcBeam, logits: &Variable| beam.decode(logits).unwrap_err().to_string();
+    let text = |beam: CtcBeam, logits: &Variable| beam.decode(logits).unwrap_err().to_string();
     let beam = || CtcBeam::new(2);
     let fine = ragged(array![[0.0, 0.5], [1.0, 0.0]], &[1, 1]);
     let check = |message: String, expected: &str| assert!(message.starts_with(expected), "{message}");
-    check(said(CtcBeam::new(0), &fine), "beams: expected at least 1, got 0");
-    check(said(beam().n_best(0), &fine), "n_best: expected at least 1, got 0");
-    check(said(beam().blank(2), &fine), "blank: expected a class below 2, got 2");
-    check(said(beam().bonus(f64::NAN), &fine), "bonus for each label: expected a finite number, got NaN");
+    check(text(CtcBeam::new(0), &fine), "beams: expected at least 1, got 0");
+    check(text(beam().n_best(0), &fine), "n_best: expected at least 1, got 0");
+    check(text(beam().blank(2), &fine), "blank: expected a class below 2, got 2");
+    check(text(beam().bonus(f64::NAN), &fine), "bonus for each label: expected a finite number, got NaN");
     let wrong = beam().language_model(f64::INFINITY, |_, _| 0.0);
-    check(said(wrong, &fine), "weight of the language model: expected a finite number, got inf");
+    check(text(wrong, &fine), "weight of the language model: expected a finite number, got inf");
     let none = fine.clone().with_lod(None).unwrap();
     check(
-        said(beam(), &none),
+        text(beam(), &none),
         "LoD of the logits of CTC: expected a LoD that says which frames form a sequence, got none",
     );
     let flat = Variable::from_sequences(&[vec![1.0f32]]).unwrap();
-    check(said(beam(), &flat), "shape of the logits of CTC: expected [frames, classes], got [1]");
+    check(text(beam(), &flat), "shape of the logits of CTC: expected [frames, classes], got [1]");
     let whole = Variable::from_sequences(&[vec![1i64]]).unwrap();
-    check(said(beam(), &whole), "dtype of the logits of CTC: expected f32 or f64, got i64");
-    check(said(beam(), &ragged(Array2::zeros((0, 0)), &[0])), "blank: expected a class below 0");
+    check(text(beam(), &whole), "dtype of the logits of CTC: expected f32 or f64, got i64");
+    check(text(beam(), &ragged(Array2::zeros((0, 0)), &[0])), "blank: expected a class below 0");
     let sparse = fine.storage().clone().convert(crate::tensor::StorageKind::Csr).unwrap();
     check(
-        said(beam(), &Variable::new(sparse, fine.lod().cloned()).unwrap()),
+        text(beam(), &Variable::new(sparse, fine.lod().cloned()).unwrap()),
         "storage: expected dense, got csr",
     );
 
@@ -292,17 +292,17 @@ fn what_does_not_fit() {
         ragged(array![[0.0, 0.0], [0.0, 0.0], numbers, [0.0, last]], &[2, 1, 1])
     };
     let row = "logits of CTC of row 2: expected numbers below infinity, got";
-    check(said(beam(), &with([0.0, f64::NAN], f64::NAN)), &format!("{row} NaN for class 1"));
-    check(said(beam(), &with([f64::INFINITY, 0.0], 0.0)), &format!("{row} inf for class 0"));
+    check(text(beam(), &with([0.0, f64::NAN], f64::NAN)), &format!("{row} NaN for class 1"));
+    check(text(beam(), &with([f64::INFINITY, 0.0], 0.0)), &format!("{row} inf for class 0"));
     let message = "logits of CTC of row 2: expected a class above negative infinity, got none";
-    check(said(beam(), &with([NEVER, NEVER], 0.0)), message);
+    check(text(beam(), &with([NEVER, NEVER], 0.0)), message);
     let error = beam().decode(&with([f64::NAN, 0.0], 0.0)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::NotFinite);
     for wrong in [f64::NAN, f64::INFINITY] {
         let model = beam().language_model(1.0, move |prefix, _| if prefix.is_empty() { 0.0 } else { wrong });
         let message = format!("language model of row 1: expected a logarithm below infinity, got {wrong}");
         let two = ragged(array![[0.0, 0.5, 0.5], [1.0, 0.0, 0.0]], &[2]);
-        let found = said(model, &two);
+        let found = text(model, &two);
         assert!(found.ends_with("behind a prefix of length 1"), "{found}");
         check(found, &message);
     }

@@ -48,10 +48,10 @@ pub(crate) fn beam(
         steps.advance(&parents, &tokens)?;
         let logits = logits_of(steps, parents.len())?;
         let attention = if beam.coverage > 0.0 { Some(attention_of(steps)?) } else { None };
-        let said = StepOutput { step, classes, logits, attention };
+        let output = StepOutput { step, classes, logits, attention };
         room.resize_with(rooms(threads, logits.len()), Scratch::default);
         threads.divide(&mut active, &mut room, |_, search, room| {
-            search.failed = search.step(said, room).err();
+            search.failed = search.step(output, room).err();
         });
         // If several sources fail, the error of the first failed source is returned, even if the thread of another
         // source failed earlier.

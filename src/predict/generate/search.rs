@@ -96,8 +96,8 @@ impl<'a> Search<'a> {
     }
 
     /// Advances the search by one step: scores the continuations of the running hypotheses and selects the best.
-    pub(super) fn step(&mut self, said: StepOutput<'_>, room: &mut Scratch) -> Result<()> {
-        let StepOutput { step, classes, logits, attention } = said;
+    pub(super) fn step(&mut self, output: StepOutput<'_>, room: &mut Scratch) -> Result<()> {
+        let StepOutput { step, classes, logits, attention } = output;
         if let Some((values, offsets)) = attention {
             self.attend(step, values, offsets)?;
         }
@@ -113,8 +113,8 @@ impl<'a> Search<'a> {
     fn attend(&mut self, step: usize, values: &[f32], offsets: &[usize]) -> Result<()> {
         let running = self.running.len();
         let ends = offsets.get(self.first..=self.first + running);
-        let of = |ends: &[usize]| values.get(ends[0]..ends[1]);
-        let rows = ends.and_then(|ends| ends.windows(2).map(of).collect::<Option<Vec<&[f32]>>>());
+        let weights = |ends: &[usize]| values.get(ends[0]..ends[1]);
+        let rows = ends.and_then(|ends| ends.windows(2).map(weights).collect::<Option<Vec<&[f32]>>>());
         let positions = rows.as_ref().and_then(|rows| rows.first()).map_or(0, |row| row.len());
         if step == 0 {
             let what = "attention of a beam search";
@@ -204,8 +204,8 @@ impl<'a> Search<'a> {
         if let (Some(size), Some(complete)) = (sizes.last_mut(), groups.last()) {
             *size += ends.len();
             let share = deal(width, &sizes).last().copied().unwrap_or(0);
-            let place = |(i, end): (usize, &Candidate)| i + complete.partition_point(|other| other > end);
-            let among = ends.iter().enumerate().take_while(|&one| place(one) < share).count();
+            let rank = |(i, end): (usize, &Candidate)| i + complete.partition_point(|other| other > end);
+            let among = ends.iter().enumerate().take_while(|&one| rank(one) < share).count();
             ends.truncate(among);
         }
         groups.iter_mut().zip(shares).for_each(|(group, share)| group.truncate(share));
@@ -233,11 +233,11 @@ impl<'a> Search<'a> {
         let uncovered: f64 = covered.iter().map(|sum| sum.clamp(LEAST_COVERED, 1.0).ln()).sum();
         let score = end.sum / self.length_penalty(step + 1) + coverage * uncovered;
         self.finishes += 1;
-        let place = self.finished.partition_point(|one| one.score >= score);
-        if place < n_best {
+        let rank = self.finished.partition_point(|one| one.score >= score);
+        if rank < n_best {
             let before = self.running[end.parent].last;
             let last = if stopped { before } else { Some(self.tokens.push(before, end.token)) };
-            self.finished.insert(place, HypothesisEnd { last, score, stopped });
+            self.finished.insert(rank, HypothesisEnd { last, score, stopped });
             self.finished.truncate(n_best);
         }
     }

@@ -15,9 +15,9 @@ fn one_thread() -> Threads {
 }
 
 fn plain(generated: &Hypotheses) -> Plain {
-    let of = |source| generated.hypotheses(source).unwrap();
+    let hypotheses = |source| generated.hypotheses(source).unwrap();
     let one = |one: Hypothesis<'_>| (one.tokens.to_vec(), one.score, one.stopped);
-    (0..generated.sources()).map(|source| of(source).into_iter().map(one).collect()).collect()
+    (0..generated.sources()).map(|source| hypotheses(source).into_iter().map(one).collect()).collect()
 }
 
 fn searched(model: &mut FunctionModel, sources: usize, options: &Generation, one: &Beam) -> Plain {
@@ -300,8 +300,8 @@ fn what_is_no_number_names_the_source_and_the_step() {
             &one_thread(),
         );
         for error in [one.unwrap_err(), other.unwrap_err()] {
-            let said = error.to_string();
-            assert!(said.starts_with("logits of source 1 at step 2: expected numbers or"), "{said}");
+            let text = error.to_string();
+            assert!(text.starts_with("logits of source 1 at step 2: expected numbers or"), "{text}");
         }
     }
 }
@@ -321,8 +321,8 @@ fn options_that_make_no_sense_are_refused_before_the_first_step() {
         (Beam::new(2).length(-0.1), "length penalty"),
         (Beam::new(2).coverage(f64::INFINITY), "coverage penalty: expected a finite"),
     ];
-    for (beam, said) in beams {
-        assert!(searched(1, &plain(), beam).to_string().starts_with(said), "{said}");
+    for (beam, text) in beams {
+        assert!(searched(1, &plain(), beam).to_string().starts_with(text), "{text}");
     }
     let options = [
         (Generation::new(-1), "start token: expected a number from 0 on, got -1"),
@@ -343,12 +343,12 @@ fn options_that_make_no_sense_are_refused_before_the_first_step() {
         (plain().repetition(0.0), "repetition penalty: expected a finite number above 0"),
         (plain().repetition(f64::NAN), "repetition penalty"),
     ];
-    for (options, said) in options {
+    for (options, text) in options {
         let got = searched(1, &options, Beam::new(2)).to_string();
-        assert!(got.starts_with(said), "{said}: {got}");
+        assert!(got.starts_with(text), "{text}: {got}");
         let mut model = FunctionModel::new(5, |_, _| panic!("asked"));
         let got = sample(&mut model, 1, &[0], &options, Sampling::default(), 0, &one_thread()).unwrap_err();
-        assert!(got.to_string().starts_with(said), "{said}: {got}");
+        assert!(got.to_string().starts_with(text), "{text}: {got}");
     }
     let mut model = FunctionModel::random(100, 1, 10);
     let many = plain().max_steps(90).required((1..66).collect::<Vec<i64>>());

@@ -95,13 +95,13 @@ impl State {
             for &var in vars {
                 let desc = program.var(var);
                 let (name, batched) = (&desc.name, desc.spec().is_some_and(Spec::batched));
-                let (of, how) = if !batched && desc.block != block {
+                let (outer_var, how) = if !batched && desc.block != block {
                     outside.push(var);
                     continue;
-                } else if let Some(of) = outer(&step.desc.inputs, var) {
-                    (of, OuterUse::Input)
-                } else if let Some(of) = outer(&step.desc.statics, var) {
-                    (of, OuterUse::Static)
+                } else if let Some(outer_var) = outer(&step.desc.inputs, var) {
+                    (outer_var, OuterUse::Input)
+                } else if let Some(outer_var) = outer(&step.desc.statics, var) {
+                    (outer_var, OuterUse::Static)
                 } else {
                     let expected = "operators on step inputs and on variables from outside the step";
                     let got = format!("`{kind}` that reads `{name}`, which the step computes");
@@ -112,7 +112,7 @@ impl State {
                     return refuse(expected, format!("`{kind}` that reads both kinds, among them `{name}`"));
                 }
                 seen = Some(how);
-                outside.push(of);
+                outside.push(outer_var);
             }
             found.push((*slot, outside));
         }

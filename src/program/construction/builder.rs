@@ -433,10 +433,10 @@ impl Builder {
         self.fitting(watched);
     }
 
-    /// Returns the dtype `of`, or the dtype of the variable `of`; `None` if the variable is unknown.
+    /// Returns the dtype `source`, or the dtype of the variable `source`; `None` if the variable is unknown.
     #[track_caller]
-    pub(super) fn dtype(&self, of: impl Into<DTypeSource>) -> Option<DType> {
-        match of.into() {
+    pub(super) fn dtype(&self, source: impl Into<DTypeSource>) -> Option<DType> {
+        match source.into() {
             DTypeSource::DType(dtype) => Some(dtype),
             DTypeSource::Var(var) => self.spec(var).map(|spec| spec.dtype),
         }

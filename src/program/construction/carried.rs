@@ -57,7 +57,7 @@ impl Builder {
         let Some(dtype) = self.dtype(dtype) else { return self.unknown() };
         let (before, line) = (self.feed(name, dtype, dims, 0), self.here());
         if !before.is_unknown() {
-            let open = OpenState { before: before.id, said: false, line };
+            let open = OpenState { before: before.id, is_carried: false, line };
             self.state.borrow_mut().carried.push(open);
         }
         before
@@ -76,11 +76,11 @@ impl Builder {
             }
             return;
         };
-        let said = {
+        let outcome = {
             let mut state = self.state.borrow_mut();
             let found = state.carried.iter_mut().find(|open| open.before == id);
-            let said = found.map(|open| std::mem::replace(&mut open.said, true));
-            match said {
+            let outcome = found.map(|open| std::mem::replace(&mut open.is_carried, true));
+            match outcome {
                 None => Err(wrong("a variable of `carried_state`", "another variable")),
                 Some(true) => Err(wrong("one `carry`", "a second `carry`")),
                 Some(false) if self.block != BlockId(0) => {
@@ -90,7 +90,7 @@ impl Builder {
             }
             .map_err(|e| e.variable(&state.program.var(id).name))
         };
-        if self.fitting(said).is_some() {
+        if self.fitting(outcome).is_some() {
             let inputs: [(&str, &[Var]); 2] = [(CARRY.inputs[0], &[after]), (CARRY.inputs[1], &[before])];
             let out: Var = self.append(CARRY.kind, &inputs, Attributes::new());
             if !out.is_unknown() {

@@ -67,9 +67,9 @@ impl State {
             (self.program, self.open, self.dense) = (before.0, before.1, before.2);
             self.warnings.truncate(before.3);
             // An error about the operator must name the user's variables, not the dense copies of the variables.
-            let said = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
+            let mistake = self.program.mistake(&self.registry, block, kind, attributes, &inputs);
             let place = self.program.next_place(block, kind, caller.to_string());
-            said.unwrap_or(error).of_operator(&place).at(place)
+            mistake.unwrap_or(error).of_operator(&place).at(place)
         })
     }
 

@@ -50,7 +50,7 @@ pub(super) struct State {
 pub(super) struct OpenState {
     pub(super) before: VarId,
     /// Whether a call of `carry` has set the state's value after the batch.
-    pub(super) said: bool,
+    pub(super) is_carried: bool,
     pub(super) line: &'static Location<'static>,
 }
 
@@ -58,7 +58,7 @@ impl OpenState {
     /// Returns the error that no `carry` sets the state after the batch; `None` if there is a `carry`.
     pub(super) fn missing(&self, program: &Program) -> Option<Error> {
         let error = || wrong("a `carry` that sets its next value", "none");
-        (!self.said).then(|| error().called(self.line).variable(&program.var(self.before).name))
+        (!self.is_carried).then(|| error().called(self.line).variable(&program.var(self.before).name))
     }
 }
 
@@ -161,7 +161,7 @@ impl State {
         match self.own(var) {
             Ok(Some(id)) => match &self.program.var(id).kind {
                 VarKind::Tensor(spec) => format!("`{}`: {spec}", self.program.var(id).name),
-                VarKind::Literal(literal) => format!("`{}`: {}", self.program.var(id).name, literal.told()),
+                VarKind::Literal(literal) => format!("`{}`: {}", self.program.var(id).name, literal.shown()),
             },
             Ok(None) => "unknown".to_owned(),
             Err(_) => "another builder's".to_owned(),

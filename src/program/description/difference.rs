@@ -38,7 +38,7 @@ impl Program {
                 (Some(a), Some(b)) if a != b => format!("variable `{}` as {b} instead of {a}", ours.name),
                 (None, None) => match (&ours.kind, &theirs.kind) {
                     (VarKind::Literal(a), VarKind::Literal(b)) if a != b => {
-                        format!("variable `{}` as {} instead of {}", ours.name, b.told(), a.told())
+                        format!("variable `{}` as {} instead of {}", ours.name, b.shown(), a.shown())
                     }
                     _ => format!("variable `{}` as {b} instead of {a}", ours.name),
                 },
@@ -46,14 +46,18 @@ impl Program {
             });
         }
         for (number, (ours, theirs)) in self.blocks.iter().zip(&other.blocks).enumerate() {
-            let of = if number == 0 { String::new() } else { format!(" of block {number}") };
+            let where_from = if number == 0 { String::new() } else { format!(" of block {number}") };
             for (i, (a, b)) in ours.ops.iter().zip(&theirs.ops).enumerate() {
                 if let Some(difference) = operators(a, b) {
-                    return Some(format!("operator {i}{of}, {difference}"));
+                    return Some(format!("operator {i}{where_from}, {difference}"));
                 }
             }
             if ours.ops.len() != theirs.ops.len() {
-                return Some(format!("{} operators{of} instead of {}", theirs.ops.len(), ours.ops.len()));
+                return Some(format!(
+                    "{} operators{where_from} instead of {}",
+                    theirs.ops.len(),
+                    ours.ops.len()
+                ));
             }
             if ours.parent != theirs.parent {
                 return Some(format!("another place of block {number}"));
@@ -76,14 +80,14 @@ fn operators(a: &OpDesc, b: &OpDesc) -> Option<String> {
     if a.kind != b.kind {
         return Some(format!("`{}` instead of `{}`", b.kind, a.kind));
     }
-    let said =
+    let text =
         |value: Option<&crate::operator::Literal>| value.map_or("nothing".to_owned(), |v| v.to_string());
     let names = a.attributes.iter().chain(b.attributes.iter()).map(|(name, _)| name);
     for name in names {
         let value = |op: &OpDesc| op.attributes.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone());
         let (ours, theirs) = (value(a), value(b));
         if ours != theirs {
-            let (ours, theirs) = (said(ours.as_ref()), said(theirs.as_ref()));
+            let (ours, theirs) = (text(ours.as_ref()), text(theirs.as_ref()));
             return Some(format!("`{}`: attribute `{name}` {theirs} instead of {ours}", a.kind));
         }
     }

@@ -68,7 +68,7 @@ impl Program {
         let Some(var) = self.vars.get(id.0 as usize) else { return };
         let what = match &var.kind {
             VarKind::Tensor(spec) => spec.to_string(),
-            VarKind::Literal(literal) => literal.told(),
+            VarKind::Literal(literal) => literal.shown(),
         };
         let style = match var {
             VarDesc { role: VarRole::Feed, .. } => ", style=filled, fillcolor=lightblue",

@@ -268,7 +268,7 @@ pub(crate) fn row_by_row(
 /// Fails if the initialiser is unknown, if its attributes are wrong, or if it computes a row from other rows or from the whole
 /// shape.
 pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &str) -> Result<RowStart> {
-    let of = |start: Start| {
+    let fill = |start: Start| {
         let numbers = match start {
             Start::Zeros => RowNumbers::Zeros,
             Start::Constant(value) => RowNumbers::Constant(value),
@@ -285,7 +285,7 @@ pub(crate) fn rows(initializer: &Initializer, dims: &[usize], seed: u64, name: &
         };
         Ok(RowStart::new(numbers, seed, hash(name)))
     };
-    Start::read(initializer, dims).and_then(of).map_err(|e| e.variable(name))
+    Start::read(initializer, dims).and_then(fill).map_err(|e| e.variable(name))
 }
 
 /// Returns the first values of the rows of a row-sparse variable, for a program with this seed.

@@ -263,9 +263,9 @@ impl Program {
         VarId(self.vars.len() as u32 - 1)
     }
 
-    /// Marks the variable `grad` as the gradient of the variable `of`.
-    pub(crate) fn set_gradient_of(&mut self, grad: VarId, of: VarId) {
-        self.vars[grad.0 as usize].gradient_of = Some(of);
+    /// Marks the variable `grad` as the gradient of the variable `var`.
+    pub(crate) fn set_gradient_of(&mut self, grad: VarId, var: VarId) {
+        self.vars[grad.0 as usize].gradient_of = Some(var);
     }
 
     /// Adds a variable of the role `role` with a free name.

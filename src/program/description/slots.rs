@@ -27,7 +27,7 @@ impl Program {
             VarKind::Tensor(_) if !slot.literal => return Ok(()),
             VarKind::Literal(_) if slot.literal => return Ok(()),
             VarKind::Tensor(spec) => format!("a tensor, {spec}"),
-            VarKind::Literal(literal) => format!("a literal, {}", literal.told()),
+            VarKind::Literal(literal) => format!("a literal, {}", literal.shown()),
         };
         Err(malformed(format!("input `{}`", slot.name), slot.wanted(), got).variable(&desc.name))
     }

@@ -100,7 +100,7 @@ impl StorageReport {
         self.get(var).map_or("?", |variable| &variable.name)
     }
 
-    fn told(&self, variable: &StoredVariable) -> String {
+    fn note(&self, variable: &StoredVariable) -> String {
         let list = |vars: &[VarId], between: &str| {
             let counts: Vec<String> = vars.iter().map(|&var| self.count(var)).collect();
             counts.join(between)
@@ -133,9 +133,9 @@ impl fmt::Display for StorageReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for variable in &self.variables {
             let StoredVariable { name, spec, size, fallback, .. } = variable;
-            write!(f, "{name}: {spec}: {size}{}", self.told(variable))?;
+            write!(f, "{name}: {spec}: {size}{}", self.note(variable))?;
             match fallback {
-                Some(of) => writeln!(f, "; made dense for `{of}`")?,
+                Some(operand) => writeln!(f, "; made dense for `{operand}`")?,
                 None => writeln!(f)?,
             }
         }
@@ -154,11 +154,11 @@ impl Program {
     /// let bags = net.feed_csr("bags", DType::F32, 1000, 0);
     /// bags.tanh().softmax(); // tanh stays csr, softmax has no zeros
     /// let report = net.program()?.storage_report(&net.registry())?;
-    /// let said = "bags: f32[batch, 1000] csr: 8 + 8 × batch + 12 × data0 bytes, as many as are fed\n\
+    /// let message = "bags: f32[batch, 1000] csr: 8 + 8 × batch + 12 × data0 bytes, as many as are fed\n\
     ///             sparse_tanh: f32[batch, 1000] csr: 8 + 8 × batch + 12 × data1 bytes, as many as `bags`\n\
     ///             to_dense: f32[batch, 1000]: 4000 × batch bytes; made dense for `softmax.x`\n\
     ///             softmax: f32[batch, 1000]: 4000 × batch bytes\n";
-    /// assert_eq!(report.to_string(), said);
+    /// assert_eq!(report.to_string(), message);
     /// assert_eq!(report.fallbacks().map(|dense| dense.size.bytes(64, 0)).sum::<usize>(), 256_000);
     /// # Ok::<(), unpadded::Error>(())
     /// ```
@@ -171,8 +171,8 @@ impl Program {
         let mut fallbacks: HashMap<VarId, String> = HashMap::new();
         let ops = &self.root().ops;
         for op in ops.iter().filter(|op| op.kind == TO_DENSE.kind && op.role == Role::Forward) {
-            if let Ok(of) = op.attributes.text(TO_DENSE.attributes[0]) {
-                fallbacks.extend(op.writes().map(|var| (var, of.to_owned())));
+            if let Ok(operator) = op.attributes.text(TO_DENSE.attributes[0]) {
+                fallbacks.extend(op.writes().map(|var| (var, operator.to_owned())));
             }
         }
         let mut variables = Vec::new();
@@ -181,10 +181,11 @@ impl Program {
             let sparse = spec.storage != StorageKind::Dense;
             let known = match (desc.role, desc.gradient_of) {
                 (VarRole::Feed, _) => Entries::Fed,
-                (_, Some(of))
-                    if self.spec(of)?.storage != StorageKind::Dense && !self.var(of).is_row_sparse() =>
+                (_, Some(operator))
+                    if self.spec(operator)?.storage != StorageKind::Dense
+                        && !self.var(operator).is_row_sparse() =>
                 {
-                    Entries::As(of)
+                    Entries::As(operator)
                 }
                 _ => bounds.get(&var).cloned().unwrap_or(Entries::Everything),
             };
@@ -211,17 +212,17 @@ impl Program {
             let instance = registry.parse(&op.kind, &op.attributes)?;
             let signature = instance.signature();
             let inputs = Self::slots_of(signature.inputs, &op.inputs, "");
-            let of = |slots: &[usize]| -> Vec<VarId> {
+            let vars_of = |slots: &[usize]| -> Vec<VarId> {
                 slots.iter().filter_map(|&slot| inputs.get(slot)).flatten().copied().collect()
             };
             let entries = |stored: StorageBound| match stored {
                 StorageBound::Everything | StorageBound::PerRow(..) => Entries::Everything,
-                StorageBound::Together(slots) => match of(slots)[..] {
+                StorageBound::Together(slots) => match vars_of(slots)[..] {
                     [one] if sparse(one) => Entries::As(one),
-                    _ => Entries::Together(of(slots)),
+                    _ => Entries::Together(vars_of(slots)),
                 },
                 StorageBound::Least(slots) => {
-                    let least: Vec<VarId> = of(slots).into_iter().filter(|&var| sparse(var)).collect();
+                    let least: Vec<VarId> = vars_of(slots).into_iter().filter(|&var| sparse(var)).collect();
                     if let [one] = least[..] { Entries::As(one) } else { Entries::Least(least) }
                 }
             };

@@ -37,11 +37,11 @@ impl Program {
 
     /// Returns the variables of each input slot, in the order of the slots.
     fn by_slot(signature: Signature, inputs: &[(&str, Vec<VarId>)]) -> Vec<Vec<VarId>> {
-        let of = |slot: &Slot| {
+        let storages_of = |slot: &Slot| {
             let given = inputs.iter().filter(|(name, _)| *name == slot.name);
             given.flat_map(|(_, vars)| vars.iter().copied()).collect()
         };
-        signature.inputs.iter().map(of).collect()
+        signature.inputs.iter().map(storages_of).collect()
     }
 
     /// Returns the kind of operator that has a kernel for the storages of the inputs: `kind` itself, or a kind that declares
@@ -83,7 +83,7 @@ impl Program {
             return Vec::new();
         }
         let others = registry.standing_for(kind).filter(|other| registry.parse(other, attributes).is_ok());
-        let of = |kind: &str| {
+        let operator_of = |kind: &str| {
             let signature = registry.declaration(kind)?.signature;
             let groups = Self::by_slot(signature, inputs);
             let found = signature.conversions(&self.storages(signature, &groups))?;
@@ -94,8 +94,8 @@ impl Program {
             let dense = |conversion: &Conversion| !self.var(conversion.var).is_row_sparse();
             Some(found.into_iter().filter_map(conversion).filter(dense).collect::<Vec<_>>())
         };
-        let own = of(kind);
-        own.into_iter().chain(others.filter_map(of)).min_by_key(Vec::len).unwrap_or_default()
+        let own = operator_of(kind);
+        own.into_iter().chain(others.filter_map(operator_of)).min_by_key(Vec::len).unwrap_or_default()
     }
 
     /// Returns the error of the operator's shape rule for these inputs; `None` if the shape rule accepts the inputs. Does not

@@ -117,8 +117,8 @@ impl Program {
         if desc.persistable && desc.spec().is_some_and(Spec::batched) {
             return Err(malformed("shape of a persistent variable", "a fixed shape", "a batch of rows"));
         }
-        if let Some(of) = desc.gradient_of {
-            self.has_var(of)?;
+        if let Some(original) = desc.gradient_of {
+            self.has_var(original)?;
         }
         if (desc.role == VarRole::Literal) != desc.spec().is_none()
             || (desc.persistable && desc.spec().is_none())
@@ -269,12 +269,12 @@ impl Program {
             let got = format!("another recurrent of block {}", step.block.0);
             return Err(malformed("gradient of a recurrent", "a recurrent of the program", got));
         }
-        let is = |grad: VarId, of: VarId| -> Result<()> {
-            match self.is_gradient(grad, of, runs)? {
-                true => self.alike(grad, of),
+        let is = |grad: VarId, original: VarId| -> Result<()> {
+            match self.is_gradient(grad, original, runs)? {
+                true => self.alike(grad, original),
                 false => Err(malformed(
                     "gradient",
-                    format!("the gradient of variable {}", of.0),
+                    format!("the gradient of variable {}", original.0),
                     grad.0.to_string(),
                 )),
             }
@@ -287,16 +287,16 @@ impl Program {
             // The iteration is in reverse, so that the first of two pairs with the same inner variable is kept.
             let of_inner: HashMap<VarId, &VarPair> = pairs.iter().rev().map(|p| (p.inner, p)).collect();
             for pair in grads {
-                let of = self.has_var(pair.inner)?.gradient_of;
-                let Some(of) = of.and_then(|of| of_inner.get(&of)) else {
+                let original = self.has_var(pair.inner)?.gradient_of;
+                let Some(original) = original.and_then(|original| of_inner.get(&original)) else {
                     return Err(malformed(
                         "gradient",
                         "the gradient of a variable of the step",
                         pair.inner.0.to_string(),
                     ));
                 };
-                is(pair.outer, of.outer)?;
-                is(pair.inner, of.inner)?;
+                is(pair.outer, original.outer)?;
+                is(pair.inner, original.inner)?;
             }
         }
         let mut seen = HashSet::new();
@@ -307,9 +307,9 @@ impl Program {
             is(m.next, memory.next)?;
             let others =
                 [(m.previous, Some(memory.previous)), (m.last, memory.last), (m.initial, memory.initial)];
-            for (grad, of) in others {
-                match (grad, of) {
-                    (Some(grad), Some(of)) => is(grad, of)?,
+            for (grad, original) in others {
+                match (grad, original) {
+                    (Some(grad), Some(original)) => is(grad, original)?,
                     (Some(grad), None) => {
                         let got = format!("variable {}", grad.0);
                         return Err(malformed("gradient of a memory", "none for a missing value", got));
@@ -335,11 +335,11 @@ impl Program {
     fn crosses(
         &self,
         pair: &VarPair,
-        of: (&StepDesc, &Border),
+        border_of: (&StepDesc, &Border),
         roles: &[VarRole],
         kept: usize,
     ) -> Result<()> {
-        let (step, border) = of;
+        let (step, border) = border_of;
         self.lies(pair.inner, step.block, roles)?;
         self.alike(pair.outer, pair.inner)?;
         let (desc, outer, inner) =
@@ -470,17 +470,19 @@ impl Program {
     ) -> Result<()> {
         for (slots, bounds) in [(signature.outputs, &desc.inputs), (signature.inputs, &desc.outputs)] {
             let writes = std::ptr::eq(bounds, &desc.outputs);
-            let (of, grads) =
+            let (vars, grads) =
                 (Self::slots_of(slots, &desc.inputs, ""), Self::slots_of(slots, bounds, &grad_name("")));
-            for (slot, (of, grads)) in of.iter().zip(&grads).enumerate().filter(|(_, (_, g))| !g.is_empty()) {
-                if of.len() != grads.len() {
-                    return Err(malformed("gradients", of.len().to_string(), grads.len().to_string()));
+            for (slot, (vars, grads)) in
+                vars.iter().zip(&grads).enumerate().filter(|(_, (_, g))| !g.is_empty())
+            {
+                if vars.len() != grads.len() {
+                    return Err(malformed("gradients", vars.len().to_string(), grads.len().to_string()));
                 }
-                for (&of, &grad) in of.iter().zip(grads).filter(|(_, grad)| **grad != VarId::NONE) {
-                    let (x, dx) = (self.spec(of)?, self.spec(grad)?);
+                for (&vars, &grad) in vars.iter().zip(grads).filter(|(_, grad)| **grad != VarId::NONE) {
+                    let (x, dx) = (self.spec(vars)?, self.spec(grad)?);
                     let name = &self.has_var(grad)?.name;
-                    if !self.is_gradient(grad, of, runs)? {
-                        let expected = format!("the gradient of variable {}", self.shown(of));
+                    if !self.is_gradient(grad, vars, runs)? {
+                        let expected = format!("the gradient of variable {}", self.shown(vars));
                         return Err(malformed("gradient", expected, "another").variable(name));
                     }
                     // A gradient may be stored as selected rows only if the operator writes selected rows.
@@ -495,10 +497,10 @@ impl Program {
         Ok(())
     }
 
-    /// Returns whether `grad` is the gradient of `of`; if `of` is in a step block, `grad` must be in its gradient block.
-    fn is_gradient(&self, grad: VarId, of: VarId, runs: &Runs<'_>) -> Result<bool> {
-        let (grad, home) = (self.has_var(grad)?, self.has_var(of)?.block);
-        Ok(grad.gradient_of == Some(of) && runs.by(grad.block) == home)
+    /// Returns whether `grad` is the gradient of `original`; if `original` is in a step block, `grad` must be in its gradient block.
+    fn is_gradient(&self, grad: VarId, original: VarId, runs: &Runs<'_>) -> Result<bool> {
+        let (grad, home) = (self.has_var(grad)?, self.has_var(original)?.block);
+        Ok(grad.gradient_of == Some(original) && runs.by(grad.block) == home)
     }
 
     /// Checks that no two operators run the same block: its variables would keep only the values of the last run.

@@ -117,7 +117,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     // that operator reads the gradient, and needs all rows.
     let computed: HashSet<VarId> = program.ops().flat_map(OpDesc::writes).collect();
     for (&grad, kinds) in &pass.storages {
-        let leaf = program.var(grad).gradient_of.is_some_and(|of| !computed.contains(&of));
+        let leaf = program.var(grad).gradient_of.is_some_and(|original| !computed.contains(&original));
         if leaf
             && kinds.iter().all(|&k| k == StorageKind::SelectedRows)
             && let crate::program::description::var_desc::VarKind::Tensor(spec) =

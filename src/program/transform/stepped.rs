@@ -69,7 +69,7 @@ impl Program {
         let mut program = self.inference(&of_rows)?;
         let level = self.stepped_level(&of_rows)?;
         let ops = std::mem::take(&mut program.blocks[0].ops);
-        let mut cut = Cut {
+        let mut stepping = RowStepper {
             program,
             registry,
             level,
@@ -82,9 +82,9 @@ impl Program {
             step: Vec::new(),
         };
         for (number, op) in ops.into_iter().enumerate() {
-            cut.root(number, op)?;
+            stepping.root(number, op)?;
         }
-        cut.finish(outputs)
+        stepping.finish(outputs)
     }
 
     /// Returns the level whose sequences have the outputs' rows; a feed must have this level as its only level.
@@ -101,11 +101,11 @@ impl Program {
                 return wrong("an output with the rows of the same sequences as the first output");
             }
         }
-        let of = |desc: &VarDesc| {
+        let level_of = |desc: &VarDesc| {
             let spec = desc.spec().filter(|_| desc.role == VarRole::Feed)?;
             spec.lod.first().copied().filter(|_| spec.lod.len() == 1)
         };
-        let fed = |level: &LevelId| self.vars().any(|(_, desc)| of(desc) == Some(*level));
+        let fed = |level: &LevelId| self.vars().any(|(_, desc)| level_of(desc) == Some(*level));
         found.filter(fed).ok_or_else(|| {
             let what = "output of a program that runs row by row";
             malformed(what, "an output of the root block with the rows of a feed that has one level", "none")
@@ -119,7 +119,7 @@ fn cannot(expected: impl Into<String>, got: impl Into<String>) -> Error {
 }
 
 /// The state of the transformation, which assigns each operator to the program `before` or to the program `step`.
-struct Cut<'a> {
+struct RowStepper<'a> {
     program: Program,
     registry: &'a Registry,
     level: LevelId,
@@ -137,7 +137,7 @@ struct Cut<'a> {
     step: Vec<OpDesc>,
 }
 
-impl Cut<'_> {
+impl RowStepper<'_> {
     fn levels_of(&self, var: VarId) -> &[LevelId] {
         self.program.var(var).spec().map_or(&[], |spec| &spec.lod)
     }

@@ -131,7 +131,7 @@ impl Program {
 
     fn in_windows(&self, registry: &Registry, outputs: &[VarId]) -> Result<WindowProgram> {
         let mut program = self.inference(outputs)?;
-        let level = program.cut_level(outputs)?;
+        let level = program.window_level(outputs)?;
         let mut rest = program.clone();
         let ops = std::mem::take(&mut program.blocks[0].ops);
         rest.blocks[0].ops.clear();
@@ -186,7 +186,7 @@ impl Program {
     }
 
     /// Returns the LoD level of the feeds whose sequences are divided into windows; there must be exactly one such level.
-    fn cut_level(&self, outputs: &[VarId]) -> Result<LevelId> {
+    fn window_level(&self, outputs: &[VarId]) -> Result<LevelId> {
         let mut used = self.reads();
         used.extend(outputs);
         for desc in outputs.iter().map(|&id| self.var(id)) {
@@ -230,14 +230,14 @@ impl Making<'_> {
     }
 
     /// Returns whether a variable has the rows of the sequences that are divided into windows.
-    fn cut(&self, var: VarId) -> bool {
+    fn windowed(&self, var: VarId) -> bool {
         self.program.var(var).spec().is_some_and(|spec| spec.lod[..] == [self.level])
     }
 
     /// Returns the availability of a variable. A feed or a parameter is always available, except a feed of sequences: each window
     /// has only some of its rows.
     fn known(&self, var: VarId) -> Availability {
-        let given = if self.cut(var) { Availability::Rows(Way::Any) } else { Availability::Always };
+        let given = if self.windowed(var) { Availability::Rows(Way::Any) } else { Availability::Always };
         self.known.get(&var).copied().unwrap_or(given)
     }
 
@@ -275,7 +275,7 @@ impl Making<'_> {
                     Availability::Always => Availability::Always,
                     _ => Availability::AtLast,
                 },
-                _ if way.is_some() && self.cut(var) => known,
+                _ if way.is_some() && self.windowed(var) => known,
                 _ => return Err(cannot("the sequences that are fed", "an operator that makes sequences")),
             };
             self.known.insert(var, known);
@@ -287,14 +287,15 @@ impl Making<'_> {
     fn over_rows(&mut self, op: OpDesc, way: Way) -> Result<OpDesc> {
         let parsed = self.registry.parse(&op.kind, &op.attributes)?;
         let facts = parsed.facts();
-        let same_rows = |var| self.cut(var) || !self.program.var(var).spec().is_some_and(Spec::batched);
+        let same_rows = |var| self.windowed(var) || !self.program.var(var).spec().is_some_and(Spec::batched);
         if facts.batch_dependent || facts.reach == Reach::Batch {
             return Err(cannot(
                 "an operator that depends on one sequence only",
                 "an operator over the whole batch",
             ));
         }
-        if facts.reach == Reach::Row && op.reads().all(same_rows) && op.writes().all(|var| self.cut(var)) {
+        if facts.reach == Reach::Row && op.reads().all(same_rows) && op.writes().all(|var| self.windowed(var))
+        {
             return Ok(op);
         }
         let hints = parsed.hints();
@@ -337,7 +338,7 @@ impl Making<'_> {
 
     /// Rewrites a `recurrent` so that its memories start with the values of feeds.
     fn recurrent(&mut self, op: OpDesc, mut step: StepDesc) -> Result<OpDesc> {
-        if let Some(pair) = step.statics.iter().find(|pair| self.cut(pair.outer)) {
+        if let Some(pair) = step.statics.iter().find(|pair| self.windowed(pair.outer)) {
             let error =
                 cannot("a recurrent over the rows", "a recurrent that reads whole sequences at every step");
             return Err(error.variable(&self.program.var(pair.outer).name));

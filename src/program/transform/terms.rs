@@ -149,12 +149,12 @@ impl LossTerms {
             Some(_) => None,
             None => Some(registry.parse(&op.kind, &op.attributes)?),
         };
-        if let Some(of) = op.reads().find(|&v| batched(v)) {
+        if let Some(counted) = op.reads().find(|&v| batched(v)) {
             let Some(kind) = instance.and_then(|op| op.hints().total) else {
                 let got = format!("`{}`, which `{}` computes from rows", program.var(var).name, op.kind);
                 return Err(unseen(program, self.loss, Some(op), &got));
             };
-            self.totals.push(TotalVar { var, of, kind });
+            self.totals.push(TotalVar { var, of: counted, kind });
             return Ok(());
         }
         self.head.extend(op.writes());
@@ -198,8 +198,8 @@ impl LossTerms {
         }
         let of_head = |op: &OpDesc| {
             let gradients = op.reads().filter_map(|var| program.var(var).gradient_of);
-            let mut gradients = gradients.filter(|of| program.var(*of).block == BlockId(0));
-            op.role == Role::Backward && gradients.any(|of| self.head.contains(&of))
+            let mut gradients = gradients.filter(|grad_var| program.var(*grad_var).block == BlockId(0));
+            op.role == Role::Backward && gradients.any(|grad_var| self.head.contains(&grad_var))
         };
         let starts = |op: &OpDesc| op.writes().any(|var| program.var(var).gradient_of == Some(self.loss));
         let ops = std::mem::take(&mut body.blocks[0].ops);
@@ -271,9 +271,9 @@ fn forward(program: &Program) -> impl Iterator<Item = &OpDesc> {
     program.root().ops.iter().filter(|op| op.role == Role::Forward)
 }
 
-/// Returns the variable that is the gradient of the variable `of`.
-fn gradient_of(program: &Program, of: VarId) -> Option<VarId> {
-    program.vars().find(|(_, var)| var.gradient_of == Some(of)).map(|(id, _)| id)
+/// Returns the variable that is the gradient of the variable `differentiated`.
+fn gradient_of(program: &Program, differentiated: VarId) -> Option<VarId> {
+    program.vars().find(|(_, var)| var.gradient_of == Some(differentiated)).map(|(id, _)| id)
 }
 
 /// Returns `ops` without the backward operators that read only gradients that are no longer computed.

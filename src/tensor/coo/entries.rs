@@ -70,13 +70,15 @@ impl Coo {
     /// Fails if the position has another rank than the tensor, if it is outside of the shape, or if `T` is not the Rust
     /// type of the dtype.
     #[track_caller]
-    pub fn get<T: Element>(&self, place: &[usize]) -> Result<T> {
-        if place.len() != self.shape.len() || place.iter().zip(&self.shape).any(|(at, extent)| at >= extent) {
+    pub fn get<T: Element>(&self, position: &[usize]) -> Result<T> {
+        if position.len() != self.shape.len()
+            || position.iter().zip(&self.shape).any(|(at, extent)| at >= extent)
+        {
             let expected = format!("a place within shape {:?}", self.shape);
-            return Err(Error::new("place in coo", expected, format!("{place:?}")));
+            return Err(Error::new("place in coo", expected, format!("{position:?}")));
         }
         let values = self.values.as_slice::<T>()?;
-        let here = |&at: &usize| self.entry(at).zip(place).all(|(&at, &wanted)| at as usize == wanted);
+        let here = |&at: &usize| self.entry(at).zip(position).all(|(&at, &wanted)| at as usize == wanted);
         let sum =
             (0..values.len()).filter(here).fold(T::default().summand(), |sum, at| T::add(sum, values[at]));
         Ok(T::narrow(sum))
@@ -97,9 +99,9 @@ impl Coo {
     /// Fails if an index is not less than the first extent, or if the result is too large for memory.
     #[track_caller]
     pub fn take(&self, rows: &[usize]) -> Result<Self> {
-        if let Some(place) = rows.iter().position(|&row| row >= self.shape[0]) {
-            let what = format!("row number at place {place}");
-            return Err(Error::new(what, format!("below {}", self.shape[0]), rows[place].to_string()));
+        if let Some(index) = rows.iter().position(|&row| row >= self.shape[0]) {
+            let what = format!("row number at place {index}");
+            return Err(Error::new(what, format!("below {}", self.shape[0]), rows[index].to_string()));
         }
         let mut order: Vec<usize> = (0..self.entries()).collect();
         order.sort_by_key(|&at| self.coordinates[[at, 0]]);

@@ -220,11 +220,11 @@ impl Csr {
             pairs.retain(|pair| matches!(pair, Pair::Both(..)));
         }
         let (a_rows, b_rows) = (a.row_of(), b.row_of());
-        let place = |&pair: &Pair| match pair {
+        let index = |&pair: &Pair| match pair {
             Pair::Left(i) | Pair::Both(i, _) => (a_rows[i], a.indices[i]),
             Pair::Right(i) => (b_rows[i], b.indices[i]),
         };
-        let (rows, indices): (Vec<usize>, Vec<i64>) = pairs.iter().map(place).unzip();
+        let (rows, indices): (Vec<usize>, Vec<i64>) = pairs.iter().map(index).unzip();
         let values = a.values.combine(&b.values, &pairs, how)?;
         Ok(Self { shape: self.shape, indptr: pointers(&rows, self.shape[0]).at_caller()?, indices, values })
     }

@@ -117,12 +117,12 @@ impl Csr {
         let mut sorted = Vec::new();
         for (bag, ids) in bags.iter().enumerate() {
             let ids = ids.as_ref();
-            if let Some(place) =
+            if let Some(index) =
                 ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= columns))
             {
-                let what = format!("id at place {place} of bag {bag}");
+                let what = format!("id at place {index} of bag {bag}");
                 let expected = format!("0 or more and less than {columns}, the number of columns");
-                return Err(Error::new(what, expected, ids[place].to_string()));
+                return Err(Error::new(what, expected, ids[index].to_string()));
             }
             sorted.clear();
             sorted.extend_from_slice(ids);

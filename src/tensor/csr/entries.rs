@@ -67,9 +67,9 @@ impl Csr {
     /// Fails if a listed row index is not less than the number of rows, or if the result is too large for memory.
     #[track_caller]
     pub fn take(&self, rows: &[usize]) -> Result<Self> {
-        if let Some(place) = rows.iter().position(|&row| row >= self.shape[0]) {
-            let what = format!("row number at place {place}");
-            return Err(Error::new(what, format!("below {}", self.shape[0]), rows[place].to_string()));
+        if let Some(index) = rows.iter().position(|&row| row >= self.shape[0]) {
+            let what = format!("row number at place {index}");
+            return Err(Error::new(what, format!("below {}", self.shape[0]), rows[index].to_string()));
         }
         let kept: Vec<usize> = rows.iter().flat_map(|&row| self.range(row)).collect();
         let mut indptr = vec![0];
@@ -134,9 +134,9 @@ impl Csr {
         };
         let facts = |part: &Csr| (part.dtype(), part.shape[1]);
         if let Some(i) = rest.iter().position(|part| facts(part) != facts(first)) {
-            let said = |(dtype, columns)| format!("{dtype} of {columns} columns");
+            let described = |(dtype, columns)| format!("{dtype} of {columns} columns");
             let what = format!("csr {} to concatenate", i + 1);
-            return Err(Error::new(what, said(facts(first)), said(facts(rest[i]))));
+            return Err(Error::new(what, described(facts(first)), described(facts(rest[i]))));
         }
         let (mut indptr, mut indices, mut rows) = (vec![0], Vec::new(), 0);
         for part in parts {
@@ -171,9 +171,9 @@ impl Csr {
         let mut next = indptr.clone();
         let (mut indices, mut order) = (vec![0; columns.len()], vec![0; columns.len()]);
         for (at, (&column, row)) in columns.iter().zip(self.row_of()).enumerate() {
-            let place = next[column] as usize;
+            let index = next[column] as usize;
             next[column] += 1;
-            (indices[place], order[place]) = (row as i64, at);
+            (indices[index], order[index]) = (row as i64, at);
         }
         let [rows, columns] = self.shape;
         Ok(Self { shape: [columns, rows], indptr, indices, values: self.values.gather_rows(&order)? })

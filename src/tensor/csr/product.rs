@@ -62,8 +62,8 @@ impl Dot<SelectedRows> for Csr {
         let merged = if rhs.is_merged() { Cow::Borrowed(rhs) } else { Cow::Owned(rhs.clone().merge()?) };
         let (ids, value) = (merged.row_ids(), merged.value());
         // Only the columns for which the right side stores a row are multiplied.
-        let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
-        self.filtered(ids.len(), place)?.product(value)
+        let index = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|index| index as i64);
+        self.filtered(ids.len(), index)?.product(value)
     }
 }
 
@@ -126,8 +126,8 @@ impl Csr {
         ids.sort_unstable();
         ids.dedup();
         // Columns without an entry are removed first, because the matrix may have too many columns for memory.
-        let place = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|place| place as i64);
-        let narrow = self.filtered(ids.len(), place)?.transpose()?;
+        let index = |at: usize| ids.binary_search(&self.indices[at]).ok().map(|index| index as i64);
+        let narrow = self.filtered(ids.len(), index)?.transpose()?;
         SelectedRows::new(self.shape[1], ids, narrow.product(rhs).at_caller()?)
     }
 }

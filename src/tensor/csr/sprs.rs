@@ -38,9 +38,9 @@ impl<T: Element> TryFrom<Csr> for CsMat<T> {
     fn try_from(csr: Csr) -> Result<Self> {
         let [rows, columns] = csr.shape;
         let (indptr, indices, values) = csr.canonicalize()?.into_parts();
-        let place = |list: Vec<i64>| list.into_iter().map(|at| at as usize).collect::<Vec<_>>();
+        let index = |list: Vec<i64>| list.into_iter().map(|at| at as usize).collect::<Vec<_>>();
         let values = values.as_slice::<T>()?.to_vec();
-        match CsMat::try_new((rows, columns), place(indptr), place(indices), values) {
+        match CsMat::try_new((rows, columns), index(indptr), index(indices), values) {
             Ok(matrix) => Ok(matrix),
             Err((.., error)) => {
                 Err(Error::new("csr for sprs", "a matrix that `sprs` accepts", error.to_string()))

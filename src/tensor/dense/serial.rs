@@ -156,10 +156,10 @@ impl<'de> Visitor<'de> for DenseVisitor {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Dense, A::Error> {
         fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
-            place: usize,
+            index: usize,
             parts: &mut A,
         ) -> Result<T, A::Error> {
-            parts.next_element()?.ok_or_else(|| A::Error::invalid_length(place, &DenseVisitor))
+            parts.next_element()?.ok_or_else(|| A::Error::invalid_length(index, &DenseVisitor))
         }
         let dtype: DType = next(0, &mut parts)?;
         let shape: Vec<usize> = next(1, &mut parts)?;

@@ -66,12 +66,12 @@ impl SelectedRows {
     #[track_caller]
     pub fn retain(&self, ids: &[i64]) -> Result<Self> {
         let height = self.height();
-        if let Some(place) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= height)) {
+        if let Some(index) = ids.iter().position(|&id| usize::try_from(id).map_or(true, |id| id >= height)) {
             let expected = format!("0 or more and below the table's height of {height}");
             return Err(Error::new(
-                format!("row to retain at place {place}"),
+                format!("row to retain at place {index}"),
                 expected,
-                ids[place].to_string(),
+                ids[index].to_string(),
             ));
         }
         let mut sorted = ids.to_vec();

@@ -87,14 +87,14 @@ fn releases_read_each_other() {
 fn what_is_no_value_is_refused() {
     let bytes = to_bytes(&point());
     for end in 1..bytes.len() {
-        let cut = from_bytes::<Point>(&bytes[..end]);
-        assert!(cut.is_err() || cut.is_ok_and(|cut| cut != point()), "{end}");
+        let truncated = from_bytes::<Point>(&bytes[..end]);
+        assert!(truncated.is_err() || truncated.is_ok_and(|truncated| truncated != point()), "{end}");
     }
     // A changed byte never causes a panic, nor an allocation beyond the size of the input.
-    for place in 0..bytes.len() {
+    for at in 0..bytes.len() {
         for change in [1, 2, 0x80, 0xff] {
             let mut bytes = bytes.clone();
-            bytes[place] ^= change;
+            bytes[at] ^= change;
             if let Ok(other) = from_bytes::<Point>(&bytes) {
                 assert_eq!(from_bytes::<Point>(&to_bytes(&other)).unwrap().name, other.name);
             }

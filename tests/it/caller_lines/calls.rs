@@ -14,22 +14,22 @@ impl Calls {
     pub(crate) fn at<T: Outcome>(&mut self, name: &'static str, call: impl FnOnce() -> T) {
         let error = call().error();
         self.1.extend(error.as_ref().map(|e| format!("{name}: {}", without_line(&e.to_string()))));
-        let said = error.map(|e| e.place().caller.clone().unwrap_or_else(|| format!("{e}: no line")));
-        self.0.push((name, Location::caller(), said));
+        let text = error.map(|e| e.place().caller.clone().unwrap_or_else(|| format!("{e}: no line")));
+        self.0.push((name, Location::caller(), text));
     }
 
     /// Returns the complaints: calls that did not fail, or whose error names a line before the call or after the next call.
     fn complaints(&self) -> Vec<String> {
         let next = |i: usize| self.0.get(i + 1).map(|(_, next, _)| next);
         let mut found = Vec::new();
-        for (i, (name, from, said)) in self.0.iter().enumerate() {
+        for (i, (name, from, text)) in self.0.iter().enumerate() {
             let end =
                 next(i).filter(|next| next.file() == from.file()).map_or(from.line() + 12, |n| n.line());
-            let said = said.as_deref().unwrap_or("no error");
-            let line = said.strip_prefix(from.file()).and_then(|rest| rest.strip_prefix(':'));
+            let text = text.as_deref().unwrap_or("no error");
+            let line = text.strip_prefix(from.file()).and_then(|rest| rest.strip_prefix(':'));
             let line = line.and_then(|rest| rest.split(':').next()).and_then(|line| line.parse::<u32>().ok());
             if !line.is_some_and(|line| (from.line()..end.max(from.line() + 1)).contains(&line)) {
-                found.push(format!("{name} at {}:{}: {said}", from.file(), from.line()));
+                found.push(format!("{name} at {}:{}: {text}", from.file(), from.line()));
             }
         }
         found
@@ -53,7 +53,7 @@ fn without_line(message: &str) -> String {
     let mut parts = message.split(" (at ");
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |out, part| match part.split_once(')') {
-        Some((place, rest)) if place.contains("tests/") => out + rest,
+        Some((location, rest)) if location.contains("tests/") => out + rest,
         _ => out + " (at " + part,
     })
 }

@@ -64,10 +64,10 @@ fn foreign() -> Var {
 
 #[test]
 fn settings_are_wrong_where_they_are_told() {
-    let fit = |told: &mut Made<Trainer>| told.0.fit(&train(), &dev(), Until::Epochs(1)).map(drop);
-    let fails = |mut told: Made<Trainer>, words: &str| {
-        let outcome = fit(&mut told);
-        says(told.1..told.1 + 3, outcome, words);
+    let fit = |setting: &mut Made<Trainer>| setting.0.fit(&train(), &dev(), Until::Epochs(1)).map(drop);
+    let fails = |mut setting: Made<Trainer>, words: &str| {
+        let outcome = fit(&mut setting);
+        says(setting.1..setting.1 + 3, outcome, words);
     };
     let other = || Loss::new(foreign());
     fails(
@@ -97,8 +97,8 @@ fn every_operator_of_a_training_names_a_line() {
     let ops = &trainer.0.program().root().ops;
     ops.iter().for_each(|op| assert!(op.caller.starts_with(file!()), "{}: {}", op.kind, op.caller));
     let updates: Vec<_> = ops.iter().filter(|op| op.kind == "sgd").collect();
-    let place = format!("{}:{}:", file!(), trainer.1);
-    assert!(updates.len() == 2 && updates.iter().all(|op| op.caller.starts_with(&place)), "{updates:?}");
+    let location = format!("{}:{}:", file!(), trainer.1);
+    assert!(updates.len() == 2 && updates.iter().all(|op| op.caller.starts_with(&location)), "{updates:?}");
 }
 
 #[test]
@@ -114,10 +114,15 @@ fn a_metric_that_fails_names_its_line_and_the_sample() {
     let one = net.slice(logits, 0..1);
     let loss = net.mean(net.cross_entropy(logits, label));
     let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
-    let mut told = made(trainer.metric(F1::new(one, label, 1, Average::Micro).ignoring(5)));
-    let outcomes = [told.0.evaluate(&data).map(drop), told.0.fit(&data, &data, Until::Epochs(1)).map(drop)];
+    let mut setting = made(trainer.metric(F1::new(one, label, 1, Average::Micro).ignoring(5)));
+    let outcomes =
+        [setting.0.evaluate(&data).map(drop), setting.0.fit(&data, &data, Until::Epochs(1)).map(drop)];
     for outcome in outcomes {
-        says(told.1..told.1 + 1, outcome, "`micro F1` of sample 13: expected labels of 0 to below 1, got 1");
+        says(
+            setting.1..setting.1 + 1,
+            outcome,
+            "`micro F1` of sample 13: expected labels of 0 to below 1, got 1",
+        );
     }
 }
 
@@ -278,14 +283,14 @@ fn trainers_and_predictors_name_the_sample() {
         Loader::new((0..30).map(sample).collect::<Samples>(), &["words", "label"]).unwrap().shuffle(3)
     };
     let error = trainer().fit(&data(20), &dev(), Until::Epochs(1)).unwrap_err();
-    let said = "id of sample 17, position 1: expected at least 0 and below 20, the height, got 20";
-    assert!(error.to_string().contains(said), "{error}");
+    let text = "id of sample 17, position 1: expected at least 0 and below 20, the height, got 20";
+    assert!(error.to_string().contains(text), "{error}");
     let labels: Samples =
         (0..30).map(|i| vec![Field::Ints(vec![1; 2]), Field::Int(2 * i64::from(i == 17))]).collect();
     let labels = Loader::new(labels, &["words", "label"]).unwrap().shuffle(4);
     let error = trainer().fit(&labels, &dev(), Until::Epochs(1)).unwrap_err();
-    let said = "label of sample 17: expected at least 0 and below 2, the number of classes, got 2";
-    assert!(error.to_string().contains(said), "{error}");
+    let text = "label of sample 17: expected at least 0 and below 2, the number of classes, got 2";
+    assert!(error.to_string().contains(text), "{error}");
 
     let checkpoint: Checkpoint = trained::checkpoint(2);
     let predictor = Predictor::new(checkpoint, &ops::catalogue()).unwrap();
@@ -309,20 +314,20 @@ fn an_error_of_main_can_be_read() {
         .noted("the checkpoint in `b.ckpt` is at epoch 2")
         .noted("in checkpoint `a.ckpt`");
     let line = line!() - 3;
-    let place = format!("(at {}:{line}:17)", file!());
-    let said = format!("file `a.ckpt`: expected to be readable, got none {place}");
+    let location = format!("(at {}:{line}:17)", file!());
+    let text = format!("file `a.ckpt`: expected to be readable, got none {location}");
     assert_eq!(
         format!("{error:?}"),
-        format!("{said}\n  the checkpoint in `b.ckpt` is at epoch 2\n  in checkpoint `a.ckpt`")
+        format!("{text}\n  the checkpoint in `b.ckpt` is at epoch 2\n  in checkpoint `a.ckpt`")
     );
     assert_eq!(
         error.to_string(),
-        format!("{said}; the checkpoint in `b.ckpt` is at epoch 2; in checkpoint `a.ckpt`")
+        format!("{text}; the checkpoint in `b.ckpt` is at epoch 2; in checkpoint `a.ckpt`")
     );
     let error = trainer().fit(&train(), &trainer_without_data(), Until::Epochs(1)).unwrap_err();
-    let (said, note) =
+    let (text, note) =
         (format!("{error:?}"), "\n  the training is at epoch 1, batch 11 (step 10); it has no checkpoint");
-    assert!(said.ends_with(note) && !said.contains("Details"), "{said}");
+    assert!(text.ends_with(note) && !text.contains("Details"), "{text}");
 }
 
 fn trainer_without_data() -> Loader {

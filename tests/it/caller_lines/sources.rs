@@ -30,7 +30,7 @@ impl Function {
 
     /// Whether this is the function `Type::name`, or a function of `Type::`, also where a type implements this trait.
     pub(super) fn is_named(&self, name: &str) -> bool {
-        let by_trait = self.of_trait.as_ref().map(|of| format!("{of}::{}", self.name));
+        let by_trait = self.of_trait.as_ref().map(|build| format!("{build}::{}", self.name));
         let fits = |called: &str| called == name || name.ends_with("::") && called.starts_with(name);
         fits(&self.called()) || by_trait.is_some_and(|called| fits(&called))
     }
@@ -133,7 +133,7 @@ fn owner_of(head: &str) -> (Option<String>, String) {
         last_word(path.trim_start_matches('&')).to_owned()
     };
     match head.split_once(" for ") {
-        Some((of, on)) => (Some(named(of)), named(on)),
+        Some((build, on)) => (Some(named(build)), named(on)),
         None => (None, named(head)),
     }
 }
@@ -154,8 +154,8 @@ pub(super) fn functions(file: &str, source: &str) -> Vec<Function> {
         start += line.len() + 1;
         let visible = text.trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
         if let Some(head) = text.strip_prefix("impl").filter(|rest| rest.starts_with([' ', '<'])) {
-            let (of, on) = owner_of(head);
-            (owner, of_trait, in_public_trait, by_macro) = (Some(on), of, false, false);
+            let (build, on) = owner_of(head);
+            (owner, of_trait, in_public_trait, by_macro) = (Some(on), build, false, false);
         } else if let Some(head) = visible.trim_start_matches("pub ").strip_prefix("trait ") {
             let is_public = text.starts_with("pub trait ");
             (owner, of_trait, in_public_trait) = (Some(first_word(head).to_owned()), None, is_public);
@@ -228,7 +228,7 @@ impl Sources {
             .map(|f| (f.called(), f.is_tracked))
             .collect();
         for function in functions.iter_mut() {
-            let declaration = function.of_trait.as_ref().map(|of| format!("{of}::{}", function.name));
+            let declaration = function.of_trait.as_ref().map(|build| format!("{build}::{}", function.name));
             if let Some(&is_tracked) = declaration.and_then(|name| declared.get(&name)) {
                 function.is_public |= is_tracked;
                 function.is_tracked |= is_tracked;
@@ -248,16 +248,16 @@ impl Sources {
 
     /// Returns how a public function loses the line of its caller.
     pub(super) fn lost(&self, function: &Function) -> Vec<String> {
-        let place = format!("{}:{}: `{}`", function.file, function.line, function.called());
+        let location = format!("{}:{}: `{}`", function.file, function.line, function.called());
         if !function.is_tracked {
-            return vec![format!("{place} has no `#[track_caller]`")];
+            return vec![format!("{location} has no `#[track_caller]`")];
         }
         // The line is kept, and added to the errors by hand.
         let keeps = ["Location::caller", "CallerSetting", "$"].iter().any(|way| function.body.contains(way));
         if keeps || !function.returns_result {
             return Vec::new();
         }
-        self.lost_in(function, &function.body).into_iter().map(|how| format!("{place}: {how}")).collect()
+        self.lost_in(function, &function.body).into_iter().map(|how| format!("{location}: {how}")).collect()
     }
 
     fn lost_in(&self, function: &Function, body: &str) -> Vec<String> {

@@ -180,13 +180,13 @@ fn residual_and_dropout() -> unpadded::Result<()> {
     let (registry, program) = (net.registry(), net.finish()?);
     let rows = Variable::sequences(Array2::from_elem((3, 16), 0.5f32), Lod::from_lengths1(&[3])?)?;
     let fed = [(x.id(), &rows)];
-    let of = |run: Run<'_>| {
+    let outputs = |run: Run<'_>| {
         let mut values = interpret(&program, &registry, &mut Scope::of(&program)?, &run)?;
         Ok::<_, unpadded::Error>(values.remove(&y.id()).unwrap())
     };
-    assert_eq!(of(Run::train(&fed, 0))?, of(Run::train(&fed, 0))?); // the seed and the step decide what is left out
-    assert_ne!(of(Run::train(&fed, 0))?, of(Run::train(&fed, 1))?);
-    assert_ne!(of(Run::train(&fed, 0))?, of(Run::infer(&fed))?); // inference has no dropout
+    assert_eq!(outputs(Run::train(&fed, 0))?, outputs(Run::train(&fed, 0))?); // the seed and the step decide what is left out
+    assert_ne!(outputs(Run::train(&fed, 0))?, outputs(Run::train(&fed, 1))?);
+    assert_ne!(outputs(Run::train(&fed, 0))?, outputs(Run::infer(&fed))?); // inference has no dropout
     Ok(())
 }
 

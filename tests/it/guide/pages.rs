@@ -73,7 +73,7 @@ pub(crate) fn missing(page: &str, programs: &str) -> Option<String> {
     for (at, (block, program)) in blocks.iter().zip(&programs).enumerate() {
         let mut lines = program.lines().map(str::trim);
         for line in block.iter().map(|line| line.trim()).filter(|line| !line.is_empty()) {
-            if line.starts_with("# ") || !lines.any(|of| of == line) {
+            if line.starts_with("# ") || !lines.any(|other| other == line) {
                 return Some(format!("block {}: {line}", at + 1));
             }
         }

@@ -91,8 +91,8 @@ fn labels_without_positions_ctc() -> unpadded::Result<()> {
     let mut scope = Scope::of(&program)?;
     scope.set("linear_0.weight", Array2::<f32>::zeros((64, classes)))?;
     let sound = Variable::sequences(Array2::<f32>::ones((2, 16)), Lod::from_lengths1(&[2])?)?;
-    let said = Variable::from_sequence(vec![5i64])?;
-    let values = interpret(&program, &registry, &mut scope, &Run::infer(&[(frames.id(), &sound), (labels.id(), &said)]))?;
+    let spoken = Variable::from_sequence(vec![5i64])?;
+    let values = interpret(&program, &registry, &mut scope, &Run::infer(&[(frames.id(), &sound), (labels.id(), &spoken)]))?;
     assert!((values[&loss.id()].as_slice::<f32>()?[0] - (441.0f32 / 3.0).ln()).abs() < 1e-4);
     Ok(())
 }

@@ -15,8 +15,8 @@ use super::{Check, Compiled, Worst, alone, compiled, distance, largest, name, nu
 /// Checks all properties that do not depend on the kind: values and gradients equal the interpreter's, on any number of threads,
 /// whatever ran before, whatever is fetched, and for each sequence alone.
 pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
-    let told = |what: String| format!("{what}\n{}", case.program);
-    let err = |e: unpadded::Error| told(e.to_string());
+    let with_program = |what: String| format!("{what}\n{}", case.program);
+    let err = |e: unpadded::Error| with_program(e.to_string());
     let fed = case.fed();
     let batch = fed[0].1.batch_size();
     let data: Vec<u64> = (0..batch as u64).map(|i| i * 7 + 3).collect();
@@ -27,7 +27,8 @@ pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
     let executor = Executor::new(&case.program, &case.registry, &all, 1).map_err(err)?;
     worst.merged += usize::from(executor.listing().to_string().contains(" as one"));
     let expect = |var: VarId| -> Result<Dense, String> {
-        let value = reference.get(&var).ok_or_else(|| told(format!("{} is missing", name(case, var))))?;
+        let value =
+            reference.get(&var).ok_or_else(|| with_program(format!("{} is missing", name(case, var))))?;
         value.storage().to_dense().map(|d| d.into_owned()).map_err(err)
     };
     worst.not_finite += usize::from(!numbers(&expect(case.loss)?)[0].is_finite());
@@ -45,11 +46,11 @@ pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
     for (k, &var) in all.iter().enumerate() {
         let expected = expect(var)?;
         if one[k].shape() != expected.shape() || one[k].dtype() != expected.dtype() {
-            return Err(told(format!("{}: {expected:?} became {:?}", name(case, var), one[k])));
+            return Err(with_program(format!("{}: {expected:?} became {:?}", name(case, var), one[k])));
         }
         if k < case.values.len() {
             if !expected.bits_eq(&one[k]) {
-                return Err(told(format!("{}: {expected:?} became {:?}", name(case, var), one[k])));
+                return Err(with_program(format!("{}: {expected:?} became {:?}", name(case, var), one[k])));
             }
             continue;
         }
@@ -58,7 +59,7 @@ pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
         if far > tolerance {
             let what =
                 format!("gradient {}, off by {far}: {expected:?} became {:?}", name(case, var), one[k]);
-            return Err(told(what));
+            return Err(with_program(what));
         }
     }
     // Buffers that other batches have used, on several threads.
@@ -75,7 +76,7 @@ pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
         let again = used.run(&fed, &data).map_err(err)?;
         if let Some(k) = (0..all.len()).find(|&k| !one[k].bits_eq(&again[k])) {
             let what = format!("{}: other bits on {threads} threads after other batches", name(case, all[k]));
-            return Err(told(format!("{what}: {:?} became {:?}", one[k], again[k])));
+            return Err(with_program(format!("{what}: {:?} became {:?}", one[k], again[k])));
         }
     }
     // Other values to fetch give other lifetimes and other buffers.
@@ -86,11 +87,11 @@ pub(super) fn check(case: &Case, kind: Kind, worst: &mut Worst) -> Check {
         for (var, value) in fetch.iter().zip(&fewer) {
             let at = all.iter().position(|v| v == var).unwrap_or(0);
             if !one[at].bits_eq(value) {
-                return Err(told(format!("{}: other bits when less is fetched", name(case, *var))));
+                return Err(with_program(format!("{}: other bits when less is fetched", name(case, *var))));
             }
         }
     }
-    if kind.wide { Ok(()) } else { alone(case, &all, &one, &data).map_err(told) }
+    if kind.wide { Ok(()) } else { alone(case, &all, &one, &data).map_err(with_program) }
 }
 
 /// Returns the variables that depend on more than their own sequence, for example on a sum over the batch.
@@ -120,8 +121,8 @@ pub(super) fn of_the_batch(case: &Case) -> HashSet<VarId> {
 
 /// The derivative of the loss in one random direction of all parameters and feeds, by differences in f64.
 pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
-    let told = |what: String| format!("{what}\n{}", case.program);
-    let err = |e: unpadded::Error| told(e.to_string());
+    let with_program = |what: String| format!("{what}\n{}", case.program);
+    let err = |e: unpadded::Error| with_program(e.to_string());
     let fed_ = case.fed();
     let data: Vec<u64> = (0..fed_[0].1.batch_size() as u64).collect();
     let mut scope = Scope::of(&case.program).map_err(err)?;
@@ -143,8 +144,8 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
             None => scope.get(&case.program.var(var).name).map_err(err)?,
         };
         let direction: Vec<f64> = (0..value.len()).map(|_| dice.number()).collect();
-        let of = |grad: &&VarId| case.program.var(**grad).gradient_of == Some(var);
-        if let Some(&grad) = case.gradients.iter().find(of) {
+        let is_gradient = |grad: &&VarId| case.program.var(**grad).gradient_of == Some(var);
+        if let Some(&grad) = case.gradients.iter().find(is_gradient) {
             let grad = executor.fetch(grad).map_err(err)?.into_parts().0.into_dense().map_err(err)?;
             for (g, d) in numbers(&grad).iter().zip(&direction) {
                 slope += g * d;
@@ -177,7 +178,7 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
     if (by - again).abs() > 1e-7 * scale {
         worst.rough += 1;
         return if (by - slope).abs() > 1e-2 * scale + 10.0 * (by - again).abs() {
-            Err(told(format!("the loss's slope is about {by}, the gradients say {slope}")))
+            Err(with_program(format!("the loss's slope is about {by}, the gradients say {slope}")))
         } else {
             Ok(())
         };
@@ -185,7 +186,7 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
     let far = (by - slope).abs() / scale;
     worst.note("slopes", far);
     if far > 1e-6 {
-        Err(told(format!("the loss's slope is {by}, the gradients say {slope}")))
+        Err(with_program(format!("the loss's slope is {by}, the gradients say {slope}")))
     } else {
         Ok(())
     }
@@ -194,8 +195,8 @@ pub(super) fn directional(seed: u64, case: &Case, worst: &mut Worst) -> Check {
 /// Two steps of an optimizer leave the same parameters on any number of threads; parameters of plain descent follow from
 /// the gradients.
 pub(super) fn updates(seed: u64, case: &Case) -> Check {
-    let told = |what: String| format!("{what}\n{}", case.program);
-    let err = |e: unpadded::Error| told(e.to_string());
+    let with_program = |what: String| format!("{what}\n{}", case.program);
+    let err = |e: unpadded::Error| with_program(e.to_string());
     if case
         .program
         .trained_parameters()
@@ -231,7 +232,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
     for (threads, fetch) in [(2, vec![]), (3, vec![case.loss]), (7, case.values.clone())] {
         let again = trained(threads, 2, &fetch).map_err(err)?;
         if let Some(k) = (0..one.len()).find(|&k| !one[k].bits_eq(&again[k])) {
-            return Err(told(format!("parameter {k}: other bits on {threads} threads")));
+            return Err(with_program(format!("parameter {k}: other bits on {threads} threads")));
         }
     }
     if !seed.is_multiple_of(4) {
@@ -252,7 +253,7 @@ pub(super) fn updates(seed: u64, case: &Case) -> Check {
         let far = before.iter().zip(&grad).zip(numbers(after)).map(|((b, g), a)| (b - 0.125 * g - a).abs());
         let far = far.fold(0.0, f64::max);
         if far > 1e-10 * largest(&grad).max(1.0) {
-            return Err(told(format!("parameter `{name}` is {far} from where its gradient leads")));
+            return Err(with_program(format!("parameter `{name}` is {far} from where its gradient leads")));
         }
     }
     Ok(())

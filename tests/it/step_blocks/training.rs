@@ -46,10 +46,10 @@ struct Came {
 }
 
 impl<'a> Trained<'a> {
-    fn new(of: &'a Twins, forward: &Program, optimizer: &dyn Optimizer) -> Result<Self> {
+    fn new(twins: &'a Twins, forward: &Program, optimizer: &dyn Optimizer) -> Result<Self> {
         let mut program = forward.clone();
-        let made = optimizer.minimize(&mut program, &of.registry, of.loss)?;
-        Ok(Self { program, registry: &of.registry, loss: of.loss, made })
+        let made = optimizer.minimize(&mut program, &twins.registry, twins.loss)?;
+        Ok(Self { program, registry: &twins.registry, loss: twins.loss, made })
     }
 
     fn settles(&self) -> usize {
@@ -240,8 +240,8 @@ fn trained(seed: u64, worst: &mut Worst, seen: &mut Seen) -> Check {
     let twins = twins(seed, kind, BATCHES).map_err(|e| format!("building: {e}"))?;
     let (name, optimizer) = optimizer(&mut dice);
     let rule = optimizer.rule().map_err(|e| e.to_string())?;
-    let told = |what: String| format!("{what}\n{rule:?}\n{:?}\n{}", optimizer.options(), twins.rows);
-    let err = |e: unpadded::Error| told(e.to_string());
+    let with_program = |what: String| format!("{what}\n{rule:?}\n{:?}\n{}", optimizer.options(), twins.rows);
+    let err = |e: unpadded::Error| with_program(e.to_string());
     let rows = Trained::new(&twins, &twins.rows, &optimizer).map_err(err)?;
     let dense = Trained::new(&twins, &twins.dense, &optimizer).map_err(err)?;
     let stored =
@@ -258,13 +258,13 @@ fn trained(seed: u64, worst: &mut Worst, seen: &mut Seen) -> Check {
     // Products of sparse rows give gradients of rows whatever tables do.
     seen.both += usize::from(dense.settles() > 0);
     let steps = steps(&mut dice, &twins);
-    let start = |of: &Trained<'_>| Scope::of(&of.program).map_err(err);
+    let start = |run: &Trained<'_>| Scope::of(&run.program).map_err(err);
     let expected = dense.compiled(start(&dense)?, &steps, 1).map_err(err)?;
     worst.not_finite += usize::from(expected.losses.len() < steps.len());
     let found = rows.compiled(start(&rows)?, &steps, 1).map_err(err)?;
     for threads in [2, 3] {
         if !same_bits(&rows.compiled(start(&rows)?, &steps, threads).map_err(err)?, &found) {
-            return Err(told(format!("other bits on {threads} threads")));
+            return Err(with_program(format!("other bits on {threads} threads")));
         }
     }
     let mut others = vec![("from dense", expected)];
@@ -273,7 +273,7 @@ fn trained(seed: u64, worst: &mut Worst, seen: &mut Seen) -> Check {
         others.push(("from interpreted", rows.interpreted(start(&rows)?, &steps).map_err(err)?));
     }
     for (what, other) in &others {
-        let (far, of) = apart(&found, other).map_err(told)?;
+        let (far, run) = apart(&found, other).map_err(with_program)?;
         if far <= 1e-6 {
             worst.note(what, far);
             continue;
@@ -283,8 +283,8 @@ fn trained(seed: u64, worst: &mut Worst, seen: &mut Seen) -> Check {
             dense.compiled(shaken(&dense.program, &mut dice).map_err(err)?, &steps, 1).map_err(err)?;
         let rough = apart(&moved, &others[0].1).map_or(f64::INFINITY, |(far, _)| far);
         if rough < 1e-8 {
-            return Err(told(format!(
-                "{what}: `{of}` is off by {far:e}, where other starts lead {rough:e} away"
+            return Err(with_program(format!(
+                "{what}: `{run}` is off by {far:e}, where other starts lead {rough:e} away"
             )));
         }
         worst.rough += 1;

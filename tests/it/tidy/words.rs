@@ -152,7 +152,7 @@ impl Names {
             let mut before: Vec<&str> = section.unwrap_or_default().lines().skip(1).collect();
             for (name, at) in now {
                 match before.iter().position(|known| *known == name) {
-                    Some(place) => drop(before.remove(place)),
+                    Some(location) => drop(before.remove(location)),
                     None => found.push(format!("{at}: `{name}` is added to the {what}: choose another name")),
                 }
             }

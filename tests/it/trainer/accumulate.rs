@@ -63,7 +63,7 @@ fn centred(weight: Option<fn(Var) -> Var>) -> Trainer {
     let table = Embedding::new(9, 2).dtype(DType::F64);
     let y = words.embedding(table).sequence_pool(Pool::Mean).linear(1);
     let loss = (y - y.mean()).square().mean();
-    let weight = weight.map(|of| of(y.fill_like(1.0).sum()));
+    let weight = weight.map(|weight_of| weight_of(y.fill_like(1.0).sum()));
     let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet);
     weight.into_iter().fold(trainer, Trainer::weight)
 }
@@ -88,35 +88,35 @@ fn what_parts_do_not_tell_is_refused_unless_it_is_told() {
     }
     assert!(error.place().caller.as_ref().is_some_and(|c| c.contains("accumulate.rs")), "{text}");
     // With a weight, the loss is the weighted mean of the batches: in the report, and in a step.
-    let told = || centred(Some(|rows| rows));
-    let loss_of = |data: &Loader| told().evaluate(data).unwrap().loss();
+    let weighted = || centred(Some(|rows| rows));
+    let loss_of = |data: &Loader| weighted().evaluate(data).unwrap().loss();
     let expected = (4.0 * loss_of(&points(0..4, 4)) + 3.0 * loss_of(&points(4..7, 4))) / 7.0;
     assert!((loss_of(&data) - expected).abs() < 1e-12);
     let weight_after = |mut trainer: Trainer, data: &Loader| {
         trainer.fit(data, data, Until::Steps(1)).unwrap();
         trainer.scope().get("linear_0.weight").unwrap().as_slice::<f64>().unwrap().to_vec()
     };
-    let before = told().scope().get("linear_0.weight").unwrap().as_slice::<f64>().unwrap().to_vec();
-    let [first, second] = [0..4, 4..7].map(|part| weight_after(told(), &points(part, 4)));
-    let both = weight_after(told().accumulate(2), &data);
+    let before = weighted().scope().get("linear_0.weight").unwrap().as_slice::<f64>().unwrap().to_vec();
+    let [first, second] = [0..4, 4..7].map(|part| weight_after(weighted(), &points(part, 4)));
+    let both = weight_after(weighted().accumulate(2), &data);
     for i in 0..2 {
         let expected = (4.0 * (first[i] - before[i]) + 3.0 * (second[i] - before[i])) / 7.0;
         assert!((both[i] - before[i] - expected).abs() < 1e-12, "{first:?}, {second:?}, {both:?}");
     }
     // Wrong weights.
-    for (told, words) in [
+    for (weighted, words) in [
         (centred(Some(|rows| -rows)).accumulate(2), "got -4"),
         (centred(Some(|rows| -rows)), "got -4"),
         (centred(Some(|rows| (-rows).log())).accumulate(2), "got NaN"),
     ] {
-        let mut told = told;
-        let error = told.fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
+        let mut weighted = weighted;
+        let error = weighted.fit(&data, &data, Until::Epochs(1)).unwrap_err().to_string();
         assert!(
             error.contains("weight of a batch: expected a finite number of at least 0")
                 && error.contains(words),
             "{error}"
         );
-        assert_eq!(told.position().step, 0);
+        assert_eq!(weighted.position().step, 0);
     }
 }
 
@@ -133,11 +133,11 @@ fn an_operator_that_looks_at_a_whole_batch_is_warned_of() {
         let trainer = if weighted { trainer.weight(weight) } else { trainer };
         let mut trainer = trainer.accumulate(2).progress(Progress::To(Box::new(written.clone())));
         trainer.fit(&points(0..7, 4), &points(0..7, 4), Until::Epochs(1)).unwrap();
-        let said = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
         let words = format!("`batch_norm`, called at tests/it/trainer/accumulate.rs:{line}:");
         assert!(
-            said.contains(&words) && said.contains("each of the 2 batches of a step by itself"),
-            "{said}"
+            text.contains(&words) && text.contains("each of the 2 batches of a step by itself"),
+            "{text}"
         );
     }
 }
@@ -151,7 +151,7 @@ fn a_whole_batch_is_warned_of_on_development_data_of_several_batches() {
         ("batch_norm", |net, rows, _| net.layer(unpadded::layers::Norm::batch()).of(rows), false),
     ];
     for (operator, rows, warned) in operators {
-        let said = |dev: usize| {
+        let message = |dev: usize| {
             let net = Builder::new().seed(1);
             let words = net.feed("words", DType::I64, &[], 1);
             let label = net.feed("label", DType::I64, &[], 0);
@@ -165,9 +165,9 @@ fn a_whole_batch_is_warned_of_on_development_data_of_several_batches() {
             }
             String::from_utf8(written.0.lock().unwrap().clone()).unwrap()
         };
-        let of = |text: &str| text.lines().filter(|line| line.contains("reads a whole batch")).count();
-        let (one, several) = (said(77), said(40));
-        assert_eq!((of(&one), of(&several)), (0, usize::from(warned)), "{operator}: {several}");
+        let warnings = |text: &str| text.lines().filter(|line| line.contains("reads a whole batch")).count();
+        let (one, several) = (message(77), message(40));
+        assert_eq!((warnings(&one), warnings(&several)), (0, usize::from(warned)), "{operator}: {several}");
         let words = format!("warning: `{operator}`, called at tests/it/trainer/accumulate.rs:");
         let whole = "and sees 2 batches of development data by themselves";
         assert!(!warned || several.contains(&words) && several.contains(whole), "{several}");
@@ -196,8 +196,8 @@ fn batches_without_numbers_are_counted_by_their_feeds() {
         let data: Box<dyn Data> = if numbered { Box::new(data) } else { Box::new(unnumbered(data)) };
         let mut trainer = made().accumulate(n);
         trainer.fit(&*data, &*data, Until::Steps(1)).unwrap();
-        let mut of = |name: &str| trainer.scope().get(name).unwrap().as_slice::<f64>().unwrap().to_vec();
-        [of("linear_0.weight"), of("linear_1.weight")].concat()
+        let mut state = |name: &str| trainer.scope().get(name).unwrap().as_slice::<f64>().unwrap().to_vec();
+        [state("linear_0.weight"), state("linear_1.weight")].concat()
     };
     let expected = after(77, 1, true);
     let apart = |found: Vec<f64>| found.iter().zip(&expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);

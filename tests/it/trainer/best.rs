@@ -84,8 +84,9 @@ fn the_best_epoch_is_measured_anew_on_request() {
     let anew = report.best.unwrap();
     assert_eq!((anew.epoch, anew.step), (best.epoch, best.step));
     let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
-    let said = format!("the best epoch so far, {}, measured anew: accuracy {:.4}\n", best.epoch, anew.value);
-    assert!(text.contains(&said), "{text}");
+    let message =
+        format!("the best epoch so far, {}, measured anew: accuracy {:.4}\n", best.epoch, anew.value);
+    assert!(text.contains(&message), "{text}");
     // The value is the score of these parameters on this data, and is stored in the file from now on.
     second.save(&file).unwrap();
     second.use_best().unwrap();

@@ -33,8 +33,8 @@ fn warnings(loss: impl FnOnce(&Builder, Var) -> Var) -> Vec<String> {
         Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::To(Box::new(kept.clone())));
     trainer.fit(&train(), &dev(), Until::Epochs(1)).unwrap();
     trainer.fit(&train(), &dev(), Until::Epochs(2)).unwrap();
-    let said = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-    said.lines().filter(|line| line.contains("no gradient flows through")).map(str::to_owned).collect()
+    let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+    text.lines().filter(|line| line.contains("no gradient flows through")).map(str::to_owned).collect()
 }
 
 fn transitions(net: &Builder) -> Var {
@@ -49,10 +49,10 @@ fn an_operator_without_a_gradient_is_warned_of_once() {
         (likely + 1.0).square().mean()
     });
     assert_eq!(found.len(), 1, "{found:?}");
-    let said = format!(
+    let text = format!(
         "warning: no gradient flows through `crf_marginals`, called at tests/it/trainer/blocked.rs:{line}:"
     );
-    assert!(found[0].starts_with(&said), "{found:?}");
+    assert!(found[0].starts_with(&text), "{found:?}");
     assert!(found[0].contains("parameters before this operator are not trained through it"), "{found:?}");
     // Behind other operators without a gradient, and in a step block.
     let found = warnings(|net, h| h.crf_marginals(transitions(net), &[]).greater(0.5).mean());

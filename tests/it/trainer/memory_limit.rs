@@ -29,16 +29,16 @@ fn a_divided_step_is_that_of_the_whole_batch() {
     let mut divided_sparse = 0;
     for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
         for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
-            let of = || trainer_of(&loss.1, dtype, sparse);
-            let mut joined = of();
+            let fresh = || trainer_of(&loss.1, dtype, sparse);
+            let mut joined = fresh();
             let all = data_for(&joined, SEQUENCES);
             let expected = joined.fit(&*all, &*all, Until::Steps(3)).unwrap();
             let expected_values = parameters(&mut joined);
             for (parts, batches, sequences) in [(1, 1, SEQUENCES), (2, 1, SEQUENCES), (1, 2, 7)] {
-                let divided = |limit| of().parts(parts).accumulate(batches).memory_limit(limit);
+                let divided = |limit| fresh().parts(parts).accumulate(batches).memory_limit(limit);
                 let fit = |trainer: &mut Trainer, until| {
-                    let cut = data_for(trainer, sequences);
-                    trainer.fit(&*cut, &*all, until)
+                    let parts_data = data_for(trainer, sequences);
+                    trainer.fit(&*parts_data, &*all, until)
                 };
                 let least = least(&|limit| fit(&mut divided(limit), Until::Steps(1)));
                 for limit in [least, 1 << 30] {
@@ -69,24 +69,24 @@ fn a_divided_step_is_that_of_the_whole_batch() {
 
 #[test]
 fn a_divided_training_has_the_same_bits_on_any_machine() {
-    let of = |limit: u64| trainer().memory_limit(limit);
-    let limit = least(&|limit| of(limit).fit(&train(), &dev(), Until::Epochs(3)));
-    let mut whole = of(limit);
+    let limited = |limit: u64| trainer().memory_limit(limit);
+    let limit = least(&|limit| limited(limit).fit(&train(), &dev(), Until::Epochs(3)));
+    let mut whole = limited(limit);
     let report = fit(&mut whole, Until::Epochs(3));
     let expected = state(&mut whole, &report, "limit");
     let mut undivided = trainer();
     fit(&mut undivided, Until::Epochs(3));
     assert_ne!(values(&mut whole), values(&mut undivided), "no batch was divided");
     // On several threads.
-    let mut threads = of(limit).threads(3);
+    let mut threads = limited(limit).threads(3);
     let report = fit(&mut threads, Until::Epochs(3));
     assert!(state(&mut threads, &report, "limit") == expected);
     // A resumed training keeps the limit of its checkpoint.
     let file = path("limit");
-    let mut first = of(limit);
+    let mut first = limited(limit);
     fit(&mut first, Until::Steps(13));
     first.save(&file).unwrap();
-    let mut second = of(limit * 100);
+    let mut second = limited(limit * 100);
     second.resume(&file).unwrap();
     let report = fit(&mut second, Until::Epochs(3));
     assert_eq!(state(&mut second, &report, "limit").0, expected.0);
@@ -139,9 +139,9 @@ fn carried_states_are_divided_with_their_sequences() {
 }
 
 /// Returns the error of a training whose batches do not fit, of a model that allows no division.
-fn refused(of: impl Fn() -> Trainer, data: &dyn Data) -> String {
-    let least = least(&|limit| of().memory_limit(limit).fit(data, data, Until::Epochs(1)));
-    let mut trainer = of().memory_limit(least * 95 / 100);
+fn refused(build: impl Fn() -> Trainer, data: &dyn Data) -> String {
+    let least = least(&|limit| build().memory_limit(limit).fit(data, data, Until::Epochs(1)));
+    let mut trainer = build().memory_limit(least * 95 / 100);
     let error = trainer.fit(data, data, Until::Epochs(1)).unwrap_err();
     assert!(error.place().caller.as_ref().is_some_and(|line| line.contains("memory_limit.rs")), "{error}");
     error.to_string()

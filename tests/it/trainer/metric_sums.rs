@@ -7,14 +7,14 @@ use super::*;
 /// A user's metric called `loss` stays, whether `weight` comes before or after it.
 #[test]
 fn a_weight_replaces_the_trainers_own_loss_alone() {
-    let loss = |told: fn(Trainer, [Var; 2]) -> Trainer| {
+    let loss = |change: fn(Trainer, [Var; 2]) -> Trainer| {
         let net = Builder::new().seed(3);
         let words = net.feed("words", DType::I64, &[], 1);
         let _label = net.feed("label", DType::I64, &[], 0);
         let rows = words.embedding(Embedding::new(20, 6)).linear(20).cross_entropy(words);
         let (loss, count) = (rows.mean(), rows.fill_like(1.0).sum());
         let trainer = Trainer::new(net, loss, &Sgd::new(0.02)).unwrap().progress(Progress::Quiet);
-        told(trainer, [rows, count]).evaluate(&dev()).unwrap().loss()
+        change(trainer, [rows, count]).evaluate(&dev()).unwrap().loss()
     };
     let mean = loss(|trainer, _| trainer);
     assert!((loss(|trainer, [_, count]| trainer.weight(count)) - mean).abs() < 1e-5);
@@ -32,17 +32,17 @@ fn a_scalar_loss_needs_its_builder() {
     let net = Builder::new();
     let rows = net.feed("rows", DType::F64, &[], 1);
     let loss = rows.mean() * 2.0;
-    let of = |metric| RunningMetric::new(metric).unwrap();
-    assert_eq!(of(Loss::perplexity(loss)).value(), 0.0);
+    let build = |metric| RunningMetric::new(metric).unwrap();
+    assert_eq!(build(Loss::perplexity(loss)).value(), 0.0);
     assert_eq!(Loss::new(loss).variables().len(), 2);
-    let mut before = of(Loss::new(loss));
+    let mut before = build(Loss::new(loss));
     net.finish().unwrap();
     let number = |x: f64| Variable::dense(ndarray::arr0(x));
     let rows = |rows: Vec<f64>| Variable::from_sequences(&[rows]).unwrap();
     before.update(&[number(3.0), rows(vec![1.0, 2.0])], 1).unwrap();
     before.update(&[number(9.0), rows(vec![4.5; 6])], 1).unwrap();
     assert_eq!(before.value(), 2.0 * 30.0 / 8.0);
-    let mut after = of(Loss::new(loss));
+    let mut after = build(Loss::new(loss));
     for value in [number(3.0), Variable::dense(ndarray::array![3.0])] {
         let error = after.update(&[value], 2).unwrap_err().to_string();
         for words in

@@ -184,7 +184,7 @@ const NAN: u64 = 0xfff8_dead_beef_0001;
 /// A metric that is not finite does not end a training: the training is saved, and continues to the same bits.
 #[test]
 fn a_metric_that_is_not_finite_is_saved_and_resumed_within_an_epoch() {
-    let of = || {
+    let build = || {
         let net = Builder::new().seed(3);
         let words = net.feed("words", DType::I64, &[], 1);
         let label = net.feed("label", DType::I64, &[], 0);
@@ -193,18 +193,18 @@ fn a_metric_that_is_not_finite_is_saved_and_resumed_within_an_epoch() {
         let trainer = Trainer::new(net, loss, &Adam::new(0.02)).unwrap();
         trainer.metric(odd(label)).threads(1).progress(Progress::Quiet)
     };
-    let mut whole = of();
+    let mut whole = build();
     fit(&mut whole, Until::Steps(14));
     let expected = bytes(&mut whole);
     let file = path("odd-metric");
     for k in [4, 13] {
-        let mut first = of();
+        let mut first = build();
         fit(&mut first, Until::Steps(k));
         first.save(&file).unwrap();
         let running = Checkpoint::load(&file).unwrap().position.running["odd"].clone();
         let bits: Vec<u64> = running[..2].iter().map(|x| x.to_bits()).collect();
         assert_eq!(bits, [NAN, f64::NEG_INFINITY.to_bits()]);
-        let mut second = of();
+        let mut second = build();
         second.resume(&file).unwrap();
         fit(&mut second, Until::Steps(14));
         assert!(bytes(&mut second) == expected, "after {k} steps");

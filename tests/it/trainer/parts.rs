@@ -237,8 +237,8 @@ fn a_step_of_parts_is_that_of_one_batch() {
                 [(5, 3, 1), (1, 14, 1), (7, 2, 1), (14, 1, 2), (14, 1, 16), (5, 3, 4)]
             {
                 let mut parts = trainer_of(&loss.1, dtype, sparse).accumulate(n).parts(dealt);
-                let cut = data_for(&parts, sequences);
-                let got = parts.fit(&*cut, &*all, Until::Steps(3)).unwrap();
+                let batches = data_for(&parts, sequences);
+                let got = parts.fit(&*batches, &*all, Until::Steps(3)).unwrap();
                 let far = (expected.last.loss() - got.last.loss()).abs() / expected.last.loss().abs();
                 assert!(far < tolerance, "{}, {sequences} in {dealt}: dev loss {far:e}", loss.0);
                 for ((a, b), name) in expected_values.iter().zip(parameters(&mut parts)).zip(PARAMETERS) {
@@ -261,8 +261,8 @@ fn a_loss_on_other_data_is_that_of_one_batch() {
         let all = data_for(&trainer, SEQUENCES);
         let expected = trainer.evaluate(&*all).unwrap().loss();
         for sequences in [1, 2, 7] {
-            let cut = data_for(&trainer, sequences);
-            let got = trainer.evaluate(&*cut).unwrap().loss();
+            let batches = data_for(&trainer, sequences);
+            let got = trainer.evaluate(&*batches).unwrap().loss();
             assert!(
                 ((got - expected) / expected).abs() < 1e-12,
                 "{}, {sequences}: {got} of {expected}",

@@ -67,8 +67,8 @@ fn it_learns_as_in_f32() {
 
 #[track_caller]
 fn says(error: &Error, expected: &[&str]) {
-    let said = error.to_string();
-    assert!(expected.iter().all(|words| said.contains(words)), "{said}\nexpected: {expected:?}");
+    let text = error.to_string();
+    assert!(expected.iter().all(|words| text.contains(words)), "{text}\nexpected: {expected:?}");
     // Who runs the command has no method to call.
     assert!(!format!("{error:#}").contains("::"), "{error:#}");
 }
@@ -183,7 +183,7 @@ fn small_gradients_do_not_vanish() {
 
 #[test]
 fn a_listing_names_the_calls_in_bf16() {
-    let of = |dtype: DType| {
+    let shown = |dtype: DType| {
         let net = Builder::new();
         let h = net.feed("x", dtype, &[4], 1).linear(3).tanh();
         let mut program = net.finish().unwrap();
@@ -191,7 +191,7 @@ fn a_listing_names_the_calls_in_bf16() {
         let executor = Executor::new(&program, &ops::catalogue(), &[h.id()], 1).unwrap();
         executor.listing().to_string()
     };
-    let listing = of(DType::F32);
+    let listing = shown(DType::F32);
     assert!(listing.contains("matrix products: bf16-amx"), "{listing}");
     let noted = |listing: &str| -> Vec<String> {
         let lines: Vec<&str> = listing.lines().collect();
@@ -200,5 +200,5 @@ fn a_listing_names_the_calls_in_bf16() {
     };
     let calls = noted(&listing);
     assert!(calls.len() == 1 && calls[0].contains("linear"), "{calls:?}\n{listing}");
-    assert!(noted(&of(DType::F64)).is_empty());
+    assert!(noted(&shown(DType::F64)).is_empty());
 }

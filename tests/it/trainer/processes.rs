@@ -67,9 +67,9 @@ fn every_loss_has_the_bits_of_one_rank() {
                 if let Some(world) = world {
                     trainer = trainer.distributed(world);
                 }
-                let cut = data_for(&trainer, sequences);
+                let divided = data_for(&trainer, sequences);
                 let report = trainer
-                    .fit(&*cut, &*data_for(&trainer, 3), Until::Epochs(2))
+                    .fit(&*divided, &*data_for(&trainer, 3), Until::Epochs(2))
                     .unwrap_or_else(|e| panic!("{name}: {e}"));
                 (trainer, report)
             });
@@ -264,12 +264,12 @@ impl<D: Data> Data for Breaks<D> {
 /// A batch of the data that one rank cannot read ends the training on all of them.
 #[test]
 fn an_error_of_one_process_reaches_all() {
-    let said = errors(3, |world| {
+    let text = errors(3, |world| {
         let data = Breaks(train(), world.rank() == 1);
         trainer().parts(4).distributed(world).fit(&data, &dev(), Until::Epochs(1))
     });
-    assert!(said[1].starts_with("file `x`: expected readable, got a broken disk"), "{}", said[1]);
-    for others in [&said[0], &said[2]] {
+    assert!(text[1].starts_with("file `x`: expected readable, got a broken disk"), "{}", text[1]);
+    for others in [&text[0], &text[2]] {
         assert!(
             others
                 .starts_with("step 5: expected every process to continue, got a failure of rank 1: file `x`"),
@@ -280,12 +280,12 @@ fn an_error_of_one_process_reaches_all() {
 
 #[test]
 fn an_evaluation_that_one_process_refuses_fails_on_all() {
-    let said = on_ranks(2, |world| {
+    let text = on_ranks(2, |world| {
         let every = world.rank() == 0;
         let mut trainer = trainer().every(Steps(u64::from(every))).parts(2).distributed(world);
         trainer.evaluate(&dev()).unwrap_err().to_string()
     });
-    assert!(said[0].contains("a failure of rank 1: steps from checkpoint to checkpoint"), "{}", said[0]);
+    assert!(text[0].contains("a failure of rank 1: steps from checkpoint to checkpoint"), "{}", text[0]);
 }
 
 /// After an error the states that the parts carry are saved as they are after the last whole step.

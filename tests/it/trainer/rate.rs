@@ -159,9 +159,9 @@ fn who_resumes_may_change_the_rate_if_that_is_said() {
 #[test]
 fn a_schedule_that_gives_the_finished_steps_other_rates_is_refused() {
     let file = path("schedule");
-    let of = |schedule: &Schedule, base| with(&Adam::new(base).lazy().schedule(schedule.clone()));
+    let scheduled = |schedule: &Schedule, base| with(&Adam::new(base).lazy().schedule(schedule.clone()));
     let saved = |schedule: &Schedule| {
-        let mut first = of(schedule, 0.02);
+        let mut first = scheduled(schedule, 0.02);
         fit(&mut first, Until::Steps(12));
         first.save(&file).unwrap();
     };
@@ -180,7 +180,7 @@ fn a_schedule_that_gives_the_finished_steps_other_rates_is_refused() {
         (Schedule::constant().warm_up(3), Schedule::constant().warm_up(6)),
     ] {
         saved(&old);
-        for mut other in [of(&new, 0.02), of(&new, 0.02).change_rate()] {
+        for mut other in [scheduled(&new, 0.02), scheduled(&new, 0.02).change_rate()] {
             refused(other.resume(&file), line!(), expected);
             assert_eq!((other.position().step, other.rate()), (0, None), "{old:?}, {new:?}");
         }
@@ -188,7 +188,7 @@ fn a_schedule_that_gives_the_finished_steps_other_rates_is_refused() {
     saved(&Schedule::cosine(12));
     let parts =
         ["attribute `steps` 12 instead of 20: ", "from 0.0003407 to 0.00691", "Trainer::load_parameters"];
-    says(of(&Schedule::cosine(20), 0.02).change_rate().resume(&file), &parts);
+    says(scheduled(&Schedule::cosine(20), 0.02).change_rate().resume(&file), &parts);
     // With the same past, a schedule continues: at another base rate, or with other steps to come.
     for (old, new, base, next) in [
         (Schedule::cosine_to(24, 2e-4), Schedule::cosine_to(24, 1e-4), 0.01, 0.00505),
@@ -197,7 +197,7 @@ fn a_schedule_that_gives_the_finished_steps_other_rates_is_refused() {
         (Schedule::step_after(20, 5, 0.5), Schedule::step_after(12, 5, 0.5), 0.02, 0.01),
     ] {
         saved(&old);
-        let mut other = of(&new, base).change_rate();
+        let mut other = scheduled(&new, base).change_rate();
         other.resume(&file).unwrap();
         fit(&mut other, Until::Steps(13));
         assert!((other.rate().unwrap() - next).abs() < 1e-8, "{new:?}: {:?}", other.rate());

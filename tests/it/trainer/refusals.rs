@@ -104,9 +104,9 @@ fn feeds_that_are_alike_have_the_same_lengths_in_every_sample() {
         let tags = net.feed_like("tags", DType::I64, &[], words);
         let topic = net.feed("topic", DType::I64, &[], 1); // of other lengths
         let x = net.embedding(words, Embedding::new(20, 4));
-        let of = net.sequence_pool(net.embedding(topic, Embedding::new(20, 4)), Pool::Sum);
+        let pooled = net.sequence_pool(net.embedding(topic, Embedding::new(20, 4)), Pool::Sum);
         let loss = net.mean(net.cross_entropy(x, tags));
-        let loss = net.add(loss, net.mean(of));
+        let loss = net.add(loss, net.mean(pooled));
         Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().progress(Progress::Quiet)
     };
     let names = ["tags", "topic", "words"];
@@ -185,8 +185,8 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
         "{none}"
     );
     let other = resume(trainer().vocabulary("words", vocabulary(&["a", "c"])));
-    let said = "vocabulary `words`: expected the checkpoint's (3 entries, entry 2 is \"b\"), got 3 entries, entry 2 is \"c\" (at ";
-    assert!(other.contains(said), "{other}");
+    let text = "vocabulary `words`: expected the checkpoint's (3 entries, entry 2 is \"b\"), got 3 entries, entry 2 is \"c\" (at ";
+    assert!(other.contains(text), "{other}");
     assert!(
         other.contains("; make the vocabulary from the same data, or remove it from the checkpoint"),
         "{other}"
@@ -194,8 +194,8 @@ fn resuming_needs_the_same_model_vocabularies_and_data() {
     let longer = resume(trainer().vocabulary("words", vocabulary(&["a", "b", "c"])));
     assert!(longer.contains("(3 entries), got 4 entries, entry 3 is \"c\""), "{longer}");
     let seed = resume(language_model().vocabulary("words", vocabulary(&["a", "b"])));
-    let said = "seed of the model: expected 3, as in the checkpoint, got 1";
-    assert!(seed.starts_with(said) && seed.contains("; `Builder::seed` sets the seed"), "{seed}");
+    let text = "seed of the model: expected 3, as in the checkpoint, got 1";
+    assert!(seed.starts_with(text) && seed.contains("; `Builder::seed` sets the seed"), "{seed}");
 
     let mut second = trainer().vocabulary("words", vocabulary(&["a", "b"]));
     second.resume(&file).unwrap();

@@ -152,21 +152,22 @@ fn trained(
 
 /// Checks that 1, 2, 3 and 8 ranks come to the same, also if they save and go on as other numbers of ranks.
 fn ranks_agree(name: &str, model: &Model<'_>, optimizer: &Update<'_>, seed: u64) {
-    let (of, data) = ((model, optimizer), batches(seed));
+    let (setup, data) = ((model, optimizer), batches(seed));
     let accumulate = 1 + seed % 2;
     let end = Until::Steps(BATCHES.div_ceil(accumulate) * 2 + 2);
-    let expected = &trained(of, &data, 1, (end, None, accumulate))[0];
+    let expected = &trained(setup, &data, 1, (end, None, accumulate))[0];
     for size in [2, 3, 8] {
-        for (rank, got) in trained(of, &data, size, (end, None, accumulate)).iter().enumerate() {
+        for (rank, got) in trained(setup, &data, size, (end, None, accumulate)).iter().enumerate() {
             assert!(got.0 == expected.0, "{name}: rank {rank} of {size} has other numbers");
             assert_eq!(got.1, expected.1, "{name}: rank {rank} of {size}");
         }
     }
     let file = path("settled");
     let (first, then) = [(8, 2), (1, 3), (2, 8), (3, 1)][seed as usize % 4];
-    let half = trained(of, &data, first, (Until::Steps(BATCHES.div_ceil(accumulate) + 1), None, accumulate));
+    let half =
+        trained(setup, &data, first, (Until::Steps(BATCHES.div_ceil(accumulate) + 1), None, accumulate));
     std::fs::write(&file, &half[0].0).unwrap();
-    for got in trained(of, &data, then, (end, Some(&file), accumulate)) {
+    for got in trained(setup, &data, then, (end, Some(&file), accumulate)) {
         assert!(got.0 == expected.0, "{name}: {first} ranks, then {then}, have other numbers");
     }
     std::fs::remove_file(file).unwrap();
@@ -274,12 +275,12 @@ impl Shared {
         let mut trainer = made.unwrap().from_step(steps.start);
         let losses = steps.map(|step| {
             let batch = &self.data.0[(step % BATCHES) as usize];
-            let of = |(name, value): &(String, Variable)| {
+            let feed = |(name, value): &(String, Variable)| {
                 let count = value.batch_size();
                 let part = value.slice_sequences(count * worker / size..count * (worker + 1) / size);
                 Some((self.program.find(name)?, part.unwrap()))
             };
-            let feeds: Vec<(VarId, Variable)> = batch.iter().filter_map(of).collect();
+            let feeds: Vec<(VarId, Variable)> = batch.iter().filter_map(feed).collect();
             let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
             trainer.step(&feeds, &[]).unwrap()
         });

@@ -9,13 +9,13 @@ use super::*;
 /// Enough classes that a file with a number for each pair of classes would be too long.
 const CLASSES: usize = 1200;
 
-fn classifier(told: impl FnOnce(Trainer, Var, Var) -> Trainer) -> Trainer {
+fn classifier(change: impl FnOnce(Trainer, Var, Var) -> Trainer) -> Trainer {
     let net = Builder::new().seed(3);
     let (words, label) = (net.feed("words", DType::I64, &[], 1), net.feed("label", DType::I64, &[], 0));
     let logits = words.embedding(Embedding::new(20, 4)).sequence_pool(Pool::Last).linear(CLASSES);
     let loss = logits.cross_entropy(label).mean();
     let trainer = Trainer::new(net, loss, &Sgd::new(0.1)).unwrap().threads(1).progress(Progress::Quiet);
-    told(trainer, logits, label)
+    change(trainer, logits, label)
 }
 
 fn with_matrix() -> Trainer {

@@ -53,7 +53,8 @@ impl Positions {
     /// passes a rank, which is as high as its highest box, vertically, and curves only between two ranks.
     fn routed(self, sizes: &[Pair], ends: &[(usize, usize)]) -> GraphLayout {
         let Self { mut boxes, arrows: passed } = self;
-        let mut heights: Vec<Pair> = boxes.iter().zip(sizes).map(|(at, of)| [at[1], at[1] + of[1]]).collect();
+        let mut heights: Vec<Pair> =
+            boxes.iter().zip(sizes).map(|(at, node)| [at[1], at[1] + node[1]]).collect();
         heights.sort_by(|a, b| a[0].total_cmp(&b[0]));
         // The boxes of a rank have the same middle, so their heights overlap; the boxes of two ranks do not overlap.
         let mut ranks: Vec<Pair> = Vec::new();
@@ -66,7 +67,7 @@ impl Positions {
         let rank = |y: f64| {
             ranks.iter().copied().find(|[top, bottom]| (*top..=*bottom).contains(&y)).unwrap_or([y; 2])
         };
-        let middle = |of: usize| [0, 1].map(|axis| boxes[of][axis] + sizes[of][axis] / 2.0);
+        let middle = |node: usize| [0, 1].map(|axis| boxes[node][axis] + sizes[node][axis] / 2.0);
         // Each arrow leaves its box toward the next point, so the arrows of a box are in the order of these points.
         let toward = |arrow: usize, first: bool| match (&passed[arrow][..], first) {
             ([next, ..], true) | ([.., next], false) => next[0],
@@ -75,13 +76,13 @@ impl Positions {
         };
         let mut ports = vec![[0.0; 2]; ends.len()];
         for (side, first) in [(0, true), (1, false)] {
-            let of = |arrow: usize| if first { ends[arrow].0 } else { ends[arrow].1 };
+            let node = |arrow: usize| if first { ends[arrow].0 } else { ends[arrow].1 };
             let mut order: Vec<usize> = (0..ends.len()).collect();
-            order.sort_by(|&a, &b| of(a).cmp(&of(b)).then(toward(a, first).total_cmp(&toward(b, first))));
-            for group in order.chunk_by(|&a, &b| of(a) == of(b)) {
+            order.sort_by(|&a, &b| node(a).cmp(&node(b)).then(toward(a, first).total_cmp(&toward(b, first))));
+            for group in order.chunk_by(|&a, &b| node(a) == node(b)) {
                 for (at, &arrow) in (1..).zip(group) {
                     let share = f64::from(at) / (group.len() + 1) as f64;
-                    ports[arrow][side] = boxes[of(arrow)][0] + sizes[of(arrow)][0] * share;
+                    ports[arrow][side] = boxes[node(arrow)][0] + sizes[node(arrow)][0] * share;
                 }
             }
         }
@@ -95,10 +96,11 @@ impl Positions {
             path
         };
         let mut arrows: Vec<Path> = ends.iter().enumerate().map(path).collect();
-        let corners = boxes.iter().zip(sizes).flat_map(|(at, of)| [*at, [at[0] + of[0], at[1] + of[1]]]);
+        let corners =
+            boxes.iter().zip(sizes).flat_map(|(at, node)| [*at, [at[0] + node[0], at[1] + node[1]]]);
         let points = corners.chain(arrows.iter().flatten().copied());
-        let end = |from: f64, of: fn(f64, f64) -> f64| {
-            [0, 1].map(|axis| points.clone().map(|point| point[axis]).fold(from, of))
+        let end = |from: f64, node: fn(f64, f64) -> f64| {
+            [0, 1].map(|axis| points.clone().map(|point| point[axis]).fold(from, node))
         };
         let (low, high) = (end(f64::INFINITY, f64::min), end(f64::NEG_INFINITY, f64::max));
         for point in boxes.iter_mut().chain(arrows.iter_mut().flatten()) {
@@ -118,8 +120,8 @@ impl RenderBackend for Positions {
         _: Option<ClipHandle>,
     ) {
         let which = which.and_then(|which| which.parse::<usize>().ok());
-        if let Some(place) = which.and_then(|which| self.boxes.get_mut(which)) {
-            *place = [at.x, at.y];
+        if let Some(slot) = which.and_then(|which| self.boxes.get_mut(which)) {
+            *slot = [at.x, at.y];
         }
     }
 
@@ -172,13 +174,13 @@ mod tests {
             for line in path.windows(2) {
                 let [low, high] = [line[0][1], line[1][1]];
                 assert!(low <= high, "an arrow leads upward: {path:?}");
-                for (at, of) in laid.boxes.iter().zip(&sizes) {
+                for (at, size) in laid.boxes.iter().zip(&sizes) {
                     // A curve is inside the rectangle of its two points, so this rectangle must not overlap the box.
                     let beside =
-                        line.iter().all(|x| x[0] < at[0]) || line.iter().all(|x| x[0] > at[0] + of[0]);
+                        line.iter().all(|x| x[0] < at[0]) || line.iter().all(|x| x[0] > at[0] + size[0]);
                     assert!(
-                        beside || high <= at[1] + 1e-6 || low >= at[1] + of[1] - 1e-6,
-                        "{line:?} {at:?} {of:?}"
+                        beside || high <= at[1] + 1e-6 || low >= at[1] + size[1] - 1e-6,
+                        "{line:?} {at:?} {size:?}"
                     );
                 }
             }

@@ -91,7 +91,7 @@ pub(super) fn svg(program: &Program, all: bool) -> String {
     }
     let whole = blocks.first().and_then(|root| drawn.remove(root));
     let Picture { body, size } = whole.unwrap_or(Picture { body: String::new(), size: [0.0; 2] });
-    let [width, height] = size.map(|of| of + 2.0 * MARGIN);
+    let [width, height] = size.map(|extent| extent + 2.0 * MARGIN);
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" height=\"{height:.0}\">\n\
          <style>{STYLE}</style>\n<defs><marker id=\"head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
@@ -124,7 +124,7 @@ fn block(program: &Program, id: BlockId, all: bool, drawn: &mut HashMap<BlockId,
                 Some(&next) => format!("{} of the step before", program.var(next).name),
                 None => desc.name.clone(),
             };
-            nodes.push(Node { class, lines: vec![first, told(desc)], inside: None });
+            nodes.push(Node { class, lines: vec![first, described(desc)], inside: None });
         }
     }
     let mut arrows: BTreeSet<(usize, usize)> = BTreeSet::new();
@@ -176,10 +176,10 @@ fn operator(
     let mut lines = vec![op.kind.clone()];
     for id in op.reads().filter(|id| !from.contains_key(id)) {
         let var = program.var(id);
-        lines.push(format!("{} {}", var.name, told(var)));
+        lines.push(format!("{} {}", var.name, described(var)));
     }
     lines.dedup();
-    lines.extend(op.writes().take(1).map(|id| format!("→ {}", told(program.var(id)))));
+    lines.extend(op.writes().take(1).map(|id| format!("→ {}", described(program.var(id)))));
     let class = match (op.step.is_some(), op.role) {
         (true, Role::Forward) => "step",
         (_, Role::Backward) => "box backward",
@@ -196,7 +196,7 @@ fn kept(var: &VarDesc) -> bool {
     matches!(var.role, VarRole::Parameter | VarRole::State | VarRole::Literal)
 }
 
-fn told(var: &VarDesc) -> String {
+fn described(var: &VarDesc) -> String {
     match &var.kind {
         VarKind::Tensor(spec) => spec.to_string(),
         _ => "literal".into(),
@@ -213,8 +213,8 @@ mod tests {
 
     use super::*;
 
-    fn count(text: &str, of: &str) -> usize {
-        text.matches(of).count()
+    fn count(text: &str, part: &str) -> usize {
+        text.matches(part).count()
     }
 
     #[test]

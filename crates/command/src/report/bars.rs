@@ -54,15 +54,15 @@ impl BarFrame {
 }
 
 /// Returns the histogram of text lengths; a note has the share of rows that padding would add.
-pub(super) fn lengths(told: &Lengths) -> String {
-    let mut sorted = told.lengths.clone();
+pub(super) fn lengths(batches: &Lengths) -> String {
+    let mut sorted = batches.lengths.clone();
     sorted.sort_unstable();
     let (Some(&longest), Some(&median)) = (sorted.last(), sorted.get(sorted.len() / 2)) else {
         return String::new();
     };
     let mean = sorted.iter().map(|&l| l as f64).sum::<f64>() / sorted.len() as f64;
     let (bars, wide) = histogram(&sorted);
-    let [texts, unit] = told.of;
+    let [texts, unit] = batches.of;
     let mut out = format!("<figure class=\"card\">\n<figcaption>Lengths of the {texts}</figcaption>\n");
     let most = bars.iter().copied().max().unwrap_or(1).max(1);
     let measured = format!("median {}, longest {} {unit}", count(median as u64), count(longest as u64));
@@ -94,9 +94,9 @@ pub(super) fn lengths(told: &Lengths) -> String {
     }
     let (texts, mean) = (counted(sorted.len() as u64, "text", "texts"), number(mean));
     put!(out, "</svg>\n<p class=\"note\">{texts}; mean {mean}, {measured}.");
-    if told.padded > told.tokens {
-        let share = percent((told.padded - told.tokens) as f64 / told.padded as f64);
-        let [padded, tokens] = [told.padded, told.tokens].map(count);
+    if batches.padded > batches.tokens {
+        let share = percent((batches.padded - batches.tokens) as f64 / batches.padded as f64);
+        let [padded, tokens] = [batches.padded, batches.tokens].map(count);
         put!(
             out,
             " Padding each batch to its longest text would have made {padded} rows out of {tokens}; <b>{share}</b> of the rows would have been padding."
@@ -113,22 +113,22 @@ const NUMBERED: usize = 8;
 pub(super) const DIGIT: f64 = 7.2;
 
 /// Returns the errors by text length as a bar chart; the caption begins with `texts`, such as "held-out texts".
-pub(super) fn errors(told: &Errors, texts: &str) -> String {
-    let ranges: Vec<_> = told.ranges.iter().filter(|range| range.value.is_finite()).collect();
+pub(super) fn errors(errors: &Errors, texts: &str) -> String {
+    let ranges: Vec<_> = errors.ranges.iter().filter(|range| range.value.is_finite()).collect();
     let most = ranges.iter().map(|range| range.value).fold(0.0, f64::max);
-    if ranges.is_empty() || told.ranges.len() > 200 {
+    if ranges.is_empty() || errors.ranges.len() > 200 {
         return String::new();
     }
-    let shown = |value: f64| if told.unit == Unit::Share { percent(value) } else { number(value) };
+    let shown = |value: f64| if errors.unit == Unit::Share { percent(value) } else { number(value) };
     let step = nice(most.max(1e-3) / 4.0);
     let top_tick = step * (most.max(1e-3) / step - 1e-9).ceil();
-    let [texts, of, by] = [texts, &told.of, &told.by].map(|text| brief(text, LABEL));
+    let [texts, what, by] = [texts, &errors.of, &errors.by].map(|text| brief(text, LABEL));
     let mut out = format!(
-        "<figure class=\"card\">\n<figcaption>{texts}: {of} by {by}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         role=\"img\" aria-label=\"{of} by {by}."
+        "<figure class=\"card\">\n<figcaption>{texts}: {what} by {by}</figcaption>\n<svg class=\"chart\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
+         role=\"img\" aria-label=\"{what} by {by}."
     );
     // The ranges of `tokens read before` count tokens; all other ranges count texts.
-    let (one, many) = if told.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
+    let (one, many) = if errors.by.starts_with("length") { ("text", "texts") } else { ("token", "tokens") };
     let name = |from: usize, to: usize| match from == to {
         true => count(from as u64),
         false => format!("{} to {}", count(from as u64), count(to as u64)),
@@ -140,7 +140,7 @@ pub(super) fn errors(told: &Errors, texts: &str) -> String {
     let frame = BarFrame::new(22.0, ranges.len());
     for tick in 0..=(top_tick / step).round() as usize {
         let value = tick as f64 * step;
-        let label = match told.unit {
+        let label = match errors.unit {
             Unit::Share => format!("{}\u{a0}%", super::text::tick(100.0 * value)),
             _ => super::text::tick(value),
         };
@@ -196,9 +196,9 @@ fn histogram(sorted: &[usize]) -> (Vec<u64>, usize) {
 }
 
 /// Returns a table with bars of the operators that took the most time.
-pub(super) fn operators(told: &[OperatorTime]) -> String {
+pub(super) fn operators(operators: &[OperatorTime]) -> String {
     let mut sorted: Vec<&OperatorTime> =
-        told.iter().filter(|o| o.seconds.is_finite() && o.seconds >= 0.0).collect();
+        operators.iter().filter(|o| o.seconds.is_finite() && o.seconds >= 0.0).collect();
     sorted.sort_by(|a, b| b.seconds.total_cmp(&a.seconds).then_with(|| a.name.cmp(&b.name)));
     let total: f64 = sorted.iter().map(|o| o.seconds).sum();
     let Some(most) = sorted.first().map(|o| o.seconds) else { return String::new() };
@@ -234,13 +234,13 @@ mod tests {
     #[test]
     fn errors_have_a_bar_for_each_range() {
         let range = |from, to, texts, value| LengthErrors { from, to, texts, value };
-        let (of, by) = ("wrong texts".to_owned(), "length in tokens".to_owned());
+        let (what, by) = ("wrong texts".to_owned(), "length in tokens".to_owned());
         let ranges = vec![range(1, 1, 50, 0.25), range(4, 5, 3, 0.5), range(8, 11, 9, f64::NAN)];
-        let told = errors(&Errors { of, by, unit: Unit::Share, ranges }, "Test set");
-        assert!(told.contains("1: 25.0\u{a0}%. 4 to 5: 50.0\u{a0}%.\">"), "{told}");
-        assert!(told.matches("<g class=\"point\">").count() == 2 && told.matches("fill few").count() == 1);
-        assert!(told.contains(">4–5</text>") && !told.contains("NaN"), "{told}");
-        assert!(told.contains("4 to 5: 50.0\u{a0}%, 3 texts"), "{told}");
+        let html = errors(&Errors { of: what, by, unit: Unit::Share, ranges }, "Test set");
+        assert!(html.contains("1: 25.0\u{a0}%. 4 to 5: 50.0\u{a0}%.\">"), "{html}");
+        assert!(html.matches("<g class=\"point\">").count() == 2 && html.matches("fill few").count() == 1);
+        assert!(html.contains(">4–5</text>") && !html.contains("NaN"), "{html}");
+        assert!(html.contains("4 to 5: 50.0\u{a0}%, 3 texts"), "{html}");
         assert_eq!(errors(&Errors::default(), "Test set"), "");
     }
 
@@ -257,13 +257,13 @@ mod tests {
 
     #[test]
     fn the_padding_that_was_avoided_is_told() {
-        let told = lengths(&Lengths {
+        let html = lengths(&Lengths {
             of: ["training texts", "tokens"],
             lengths: vec![2, 3, 40],
             tokens: 45,
             padded: 120,
         });
-        assert!(told.contains("120 rows out of 45; <b>62.5\u{a0}%</b>"), "{told}");
+        assert!(html.contains("120 rows out of 45; <b>62.5\u{a0}%</b>"), "{html}");
         assert!(!lengths(&Lengths { lengths: vec![0], ..Lengths::default() }).contains("Padding"));
         assert_eq!(lengths(&Lengths::default()), "");
     }
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn operators_beyond_the_first_are_summed() {
         let operator = |i: u64| OperatorTime { name: format!("op{i}"), calls: i, seconds: i as f64 };
-        let told = operators(&(0..40).map(operator).collect::<Vec<_>>());
-        assert!(told.contains("28 others") && told.contains("--w:100.0%\">5.0\u{a0}%"), "{told}");
-        assert!(told.find("op39") < told.find("op38"));
+        let html = operators(&(0..40).map(operator).collect::<Vec<_>>());
+        assert!(html.contains("28 others") && html.contains("--w:100.0%\">5.0\u{a0}%"), "{html}");
+        assert!(html.find("op39") < html.find("op38"));
         assert_eq!(operators(&[OperatorTime { seconds: f64::NAN, ..OperatorTime::default() }]), "");
         assert!(operators(&[OperatorTime::default()]).contains('–'));
     }

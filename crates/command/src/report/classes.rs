@@ -3,7 +3,7 @@
 use super::bars::DIGIT;
 use super::chart::Scale;
 use super::page::{Bin, Confusion};
-use super::text::{LABEL, brief, count, counted, cut, label, number, percent, put, tick};
+use super::text::{LABEL, brief, count, counted, label, number, percent, put, shortened, tick};
 
 /// The maximum number of classes in a confusion matrix; for more classes, the report lists the most confused pairs.
 const CLASSES: usize = 30;
@@ -24,8 +24,8 @@ pub(super) fn confusion(confusion: &Confusion) -> String {
     let mut out = String::from("<div class=\"confused\">\n");
     let right: u64 = (0..classes).map(|c| confusion.count(c, c)).sum();
     let (share, number) = (percent(right as f64 / total as f64), counted(classes as u64, "class", "classes"));
-    let (of, [right, total]) = (cut(&confusion.of, LABEL), [right, total].map(count));
-    put!(out, "<h3>Confusion of {of}s</h3>\n<p>{right} of {total} right ({share}), {number}.</p>\n");
+    let (what, [right, total]) = (shortened(&confusion.of, LABEL), [right, total].map(count));
+    put!(out, "<h3>Confusion of {what}s</h3>\n<p>{right} of {total} right ({share}), {number}.</p>\n");
     if classes > CLASSES {
         pairs(&mut out, confusion)
     } else {
@@ -68,7 +68,7 @@ fn matrix(out: &mut String, confusion: &Confusion) {
             }
             let kind = if truth == predicted { "right" } else { "wrong" };
             let (share, [name, other]) =
-                (times as f64 / sum as f64, [name, other].map(|of| brief(of, LABEL)));
+                (times as f64 / sum as f64, [name, other].map(|label| brief(label, LABEL)));
             let ([times, sum], part) = ([times, sum].map(count), percent(share));
             put!(
                 out,
@@ -88,7 +88,7 @@ fn matrix(out: &mut String, confusion: &Confusion) {
 /// Returns the sort key of a tag: the tags of a chunk type are together, the beginning first, and `O` is last.
 fn by_type(tag: &str) -> (bool, &str, Option<usize>) {
     match tag.split_once('-') {
-        Some((place, of)) if place.len() == 1 => (false, of, "BIMELSUW".find(place)),
+        Some((position, of)) if position.len() == 1 => (false, of, "BIMELSUW".find(position)),
         _ => (tag == "O", tag, None),
     }
 }
@@ -106,8 +106,8 @@ fn short(name: &str) -> String {
     }
 }
 
-fn ratio(of: u64, all: u64) -> String {
-    if all == 0 { "–".into() } else { percent(of as f64 / all as f64) }
+fn ratio(share: u64, all: u64) -> String {
+    if all == 0 { "–".into() } else { percent(share as f64 / all as f64) }
 }
 
 fn pairs(out: &mut String, confusion: &Confusion) {
@@ -140,8 +140,9 @@ fn pairs(out: &mut String, confusion: &Confusion) {
 }
 
 /// Returns a chart of the true number and the predicted number of each text.
-pub(super) fn numbers(of: &[[f64; 2]]) -> String {
-    let pairs: Vec<[f64; 2]> = of.iter().copied().filter(|pair| pair.iter().all(|x| x.is_finite())).collect();
+pub(super) fn numbers(points: &[[f64; 2]]) -> String {
+    let pairs: Vec<[f64; 2]> =
+        points.iter().copied().filter(|pair| pair.iter().all(|x| x.is_finite())).collect();
     if pairs.is_empty() {
         return String::new();
     }
@@ -227,13 +228,13 @@ pub(super) fn calibration(bins: &[Bin]) -> String {
     put!(out, "<path class=\"line dev\" d=\"{path}\"/>\n");
     for bin in bins.iter().filter(finite) {
         let [stated, right] = [bin.confidence, bin.accuracy].map(percent);
-        let of = counted(bin.count, "prediction", "predictions");
+        let size = counted(bin.count, "prediction", "predictions");
         let (at, from, to) = (x(bin.confidence), y(bin.confidence), y(bin.accuracy));
         let tall = foot * bin.count as f64 / most.max(1) as f64 * 0.85;
         let (left, upper, tall) = (at - 5.0, top + side + foot - tall, tall.max(0.8));
         put!(
             out,
-            "<g class=\"point\"><title>stated {stated}, right {right}, {of}</title><line class=\"gap\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>\
+            "<g class=\"point\"><title>stated {stated}, right {right}, {size}</title><line class=\"gap\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{from:.1}\" y2=\"{to:.1}\"/>\
              <circle class=\"dot dev\" cx=\"{at:.1}\" cy=\"{to:.1}\" r=\"4\"/>\
              <rect class=\"fill\" x=\"{left:.1}\" y=\"{upper:.1}\" width=\"10\" height=\"{tall:.1}\"/></g>\n"
         );
@@ -265,23 +266,23 @@ mod tests {
 
     #[test]
     fn a_matrix_has_counts_recall_and_precision() {
-        let told = confusion(&of(&[("a", "a", 3), ("a", "<b>", 1), ("<b>", "<b>", 4)]));
-        assert!(told.contains("7 of 8 right (87.5\u{a0}%), 2 classes."));
+        let html = confusion(&of(&[("a", "a", 3), ("a", "<b>", 1), ("<b>", "<b>", 4)]));
+        assert!(html.contains("7 of 8 right (87.5\u{a0}%), 2 classes."));
         let cell = "--v:0.250\" title=\"true a, predicted &lt;b&gt;: 1 of 4 (25.0\u{a0}%)\">1</td>";
         let sums = ["75.0", "80.0"].map(|sum| format!("<td class=\"sum\">{sum}\u{a0}%</td>"));
-        assert!(told.contains(cell) && sums.iter().all(|sum| told.contains(sum)), "{told}");
+        assert!(html.contains(cell) && sums.iter().all(|sum| html.contains(sum)), "{html}");
     }
 
     #[test]
     fn long_names_with_a_common_beginning_differ() {
         let [one, two, three] =
             ["/x/and then one", "/x/and then two", "/yyyy/x/and then two"].map(|end| "long/".repeat(9) + end);
-        let told = confusion(&of(&[(&one, &two, 1), (&three, &three, 1)]));
+        let html = confusion(&of(&[(&one, &two, 1), (&three, &three, 1)]));
         let named =
-            |name: &str| told.contains(&format!("<th scope=\"col\"><span><bdi>{name}</bdi></span></th>"));
-        assert!(named("long/long/lon…x/and then one"), "{told}");
+            |name: &str| html.contains(&format!("<th scope=\"col\"><span><bdi>{name}</bdi></span></th>"));
+        assert!(named("long/long/lon…x/and then one"), "{html}");
         let numbered = |at| named(&format!("{at}: long/long/lon…x/and then two"));
-        assert!(numbered(2) && numbered(3), "{told}");
+        assert!(numbered(2) && numbered(3), "{html}");
     }
 
     #[test]
@@ -290,16 +291,16 @@ mod tests {
         for tag in ["O", "I-PER", "B-LOC", "B-PER", "I-LOC", "X-Y-Z"] {
             tags.add(tag, tag, 1);
         }
-        let told = confusion(&tags);
-        let at = |tag: &str| told.find(&format!("scope=\"row\" title=\"{tag}\"")).unwrap();
-        assert!(["B-LOC", "I-LOC", "B-PER", "I-PER", "X-Y-Z", "O"].map(at).is_sorted(), "{told}");
+        let html = confusion(&tags);
+        let at = |tag: &str| html.find(&format!("scope=\"row\" title=\"{tag}\"")).unwrap();
+        assert!(["B-LOC", "I-LOC", "B-PER", "I-PER", "X-Y-Z", "O"].map(at).is_sorted(), "{html}");
     }
 
     #[test]
     fn numbers_are_points_and_a_diagonal() {
-        let told = numbers(&[[1.0, 2.0], [4.5, 4.0], [f64::NAN, 1.0]]);
-        assert!(told.contains("2 texts; mean absolute error <b>0.75</b>"), "{told}");
-        assert!(told.matches("<circle").count() == 2 && told.contains("true 4.5, predicted 4<"), "{told}");
+        let html = numbers(&[[1.0, 2.0], [4.5, 4.0], [f64::NAN, 1.0]]);
+        assert!(html.contains("2 texts; mean absolute error <b>0.75</b>"), "{html}");
+        assert!(html.matches("<circle").count() == 2 && html.contains("true 4.5, predicted 4<"), "{html}");
         assert_eq!(numbers(&[[f64::NAN, 1.0]]), "");
     }
 
@@ -311,8 +312,8 @@ mod tests {
             many.add(&format!("class {class}"), &format!("class {class}"), 9);
             many.add(&format!("class {class}"), &format!("class {}", (class + 1) % 1_000), 1);
         }
-        let told = confusion(&many);
-        assert!(told.contains("The 25 pairs confused most often, of 1,000.") && told.len() < 20_000);
+        let html = confusion(&many);
+        assert!(html.contains("The 25 pairs confused most often, of 1,000.") && html.len() < 20_000);
     }
 
     #[test]

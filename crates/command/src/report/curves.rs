@@ -2,7 +2,7 @@
 
 use super::chart::{self, Line};
 use super::page::Epoch;
-use super::text::{END, LABEL, boxed, cut, number, put};
+use super::text::{END, LABEL, boxed, number, put, shortened};
 use crate::scores::distinct;
 
 /// The maximum number of rows in the table of epochs, which shows the first, the last and the best epochs.
@@ -19,11 +19,11 @@ pub(super) fn section(epochs: &[Epoch]) -> String {
     let best = epochs.iter().rposition(|e| e.best);
     out.push_str("<div class=\"cards\">\n");
     for name in &names {
-        let of =
+        let curves =
             |pick: fn(&Epoch) -> &Vec<(String, f64)>| epochs.iter().map(|e| value(pick(e), name)).collect();
         let lines = [
-            Line { name: "train", class: "train", values: of(|e| &e.train) },
-            Line { name: "dev", class: "dev", values: of(|e| &e.dev) },
+            Line { name: "train", class: "train", values: curves(|e| &e.train) },
+            Line { name: "dev", class: "dev", values: curves(|e| &e.dev) },
         ];
         let lines: Vec<Line> = lines.into_iter().filter(|l| l.values.iter().any(Option::is_some)).collect();
         out.push_str(&chart::lines(name, &numbers, &lines, best));
@@ -65,7 +65,7 @@ fn table(out: &mut String, epochs: &[Epoch], names: &[&str], best: Option<usize>
             if there {
                 columns.push((name, dev));
                 let set = if dev { "dev" } else { "train" };
-                heads.push(format!("{}<br><small>{set}</small>", cut(name, LABEL)));
+                heads.push(format!("{}<br><small>{set}</small>", shortened(name, LABEL)));
             }
         }
     }
@@ -87,8 +87,8 @@ fn table(out: &mut String, epochs: &[Epoch], names: &[&str], best: Option<usize>
             if best == Some(i) { [" class=\"kept\"", " <small>best</small>"] } else { [""; 2] };
         put!(out, "<tr{class}><th scope=\"row\">{}{mark}</th><td>{}</td>", epoch.epoch, epoch.step);
         for &(name, dev) in &columns {
-            let told = value(if dev { &epoch.dev } else { &epoch.train }, name).map_or("–".into(), number);
-            put!(out, "<td>{told}</td>");
+            let shown = value(if dev { &epoch.dev } else { &epoch.train }, name).map_or("–".into(), number);
+            put!(out, "<td>{shown}</td>");
         }
         if rates {
             put!(out, "<td>{}</td>", epoch.rate.map_or("–".into(), number));

@@ -1,7 +1,7 @@
 //! The start and the end of an HTML page.
 
 use super::page::Page;
-use super::text::{LABEL, cut, escape, number, put};
+use super::text::{LABEL, escape, number, put, shortened};
 
 /// The maximum number of characters of a fact that the page shows.
 const FACT: usize = 240;
@@ -26,13 +26,13 @@ pub(super) fn head(out: &mut String, page: &Page) {
         include_str!("report.css")
     );
     if !page.task.is_empty() {
-        put!(out, "<p class=\"task\">{}</p>\n", cut(&page.task, LABEL));
+        put!(out, "<p class=\"task\">{}</p>\n", shortened(&page.task, LABEL));
     }
-    put!(out, "<h1 dir=\"auto\">{}</h1>\n", cut(&page.title, LABEL));
+    put!(out, "<h1 dir=\"auto\">{}</h1>\n", shortened(&page.title, LABEL));
     if page.headline.is_some() || !page.facts.is_empty() {
         out.push_str("<div class=\"top\">\n");
         if let Some((metric, value, unit)) = &page.headline {
-            let (metric, value, unit) = (cut(metric, LABEL), number(*value), cut(unit, 20));
+            let (metric, value, unit) = (shortened(metric, LABEL), number(*value), shortened(unit, 20));
             let unit = if unit.is_empty() { unit } else { format!("<small>\u{202f}{unit}</small>") };
             put!(
                 out,
@@ -42,7 +42,7 @@ pub(super) fn head(out: &mut String, page: &Page) {
         if !page.facts.is_empty() {
             out.push_str("<dl class=\"facts\">\n");
             for (name, value) in &page.facts {
-                let (name, value) = (cut(name, LABEL), cut(value, FACT));
+                let (name, value) = (shortened(name, LABEL), shortened(value, FACT));
                 put!(out, "<div><dt>{name}</dt><dd dir=\"auto\">{value}</dd></div>\n");
             }
             out.push_str("</dl>\n");

@@ -2,7 +2,7 @@
 //!
 //! [`html`] writes a [`Page`]. Charts are SVG, shaded tables are HTML, and the style sheet shows values under the pointer.
 //! The content security policy forbids scripts. All text from data, configs and models passes through [`text::escape`]
-//! or [`text::cut`]; the latter shortens long text and adds the number of omitted characters.
+//! or [`text::shortened`]; the latter shortens long text and adds the number of omitted characters.
 
 mod bars;
 mod chart;
@@ -22,8 +22,8 @@ pub(crate) use page::{Bin, Epoch, Errors, Example, Lengths, Mistake, OperatorTim
 pub(crate) use several::{Run, SeveralRuns, several};
 
 use frame::{foot, head};
-use text::{cut, section};
 pub(super) use text::{escape, number};
+use text::{section, shortened};
 
 /// The maximum number of characters of the configuration that the report shows.
 const CONFIG: usize = 100_000;
@@ -60,7 +60,7 @@ pub(crate) fn html(page: &Page) -> String {
         let body = format!(
             "<details>\n<summary>All settings, those that were left out included</summary>\n\
              <pre tabindex=\"0\"><code>{}</code></pre>\n</details>\n",
-            cut(&page.config, CONFIG)
+            shortened(&page.config, CONFIG)
         );
         out += &section("config", "Configuration", &body);
     }

@@ -118,8 +118,8 @@ pub(crate) struct Confusion {
 }
 
 impl Confusion {
-    pub(crate) fn new(of: &str) -> Self {
-        Self { of: of.to_owned(), ..Self::default() }
+    pub(crate) fn new(what: &str) -> Self {
+        Self { of: what.to_owned(), ..Self::default() }
     }
 
     /// Returns the index of a class; a new class is added to the list and gets the next index.

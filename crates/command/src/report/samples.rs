@@ -3,7 +3,7 @@
 use unpadded_recipes::Alignment;
 
 use super::page::{Example, Mistake};
-use super::text::{END, LABEL, TEXT, WORD, WORDS, boxed, brief, count, cut, label, percent, put};
+use super::text::{END, LABEL, TEXT, WORD, WORDS, boxed, brief, count, label, percent, put, shortened};
 use crate::scores::distinct;
 
 /// The maximum number of errors, or of examples, in a section.
@@ -11,15 +11,15 @@ const SAMPLES: usize = 50;
 /// The maximum number of rows, and of columns, in a table of attention weights.
 const TOKENS: usize = 40;
 
-/// Returns the section with the worst errors, whose words are shaded by weight; `of` is a sentence on their choice.
-pub(super) fn mistakes(mistakes: &[Mistake], of: &str) -> String {
+/// Returns the section with the worst errors, whose words are shaded by weight; `what` is a sentence on their choice.
+pub(super) fn mistakes(mistakes: &[Mistake], what: &str) -> String {
     if mistakes.is_empty() {
         return String::new();
     }
     let mut out = String::from(
         "<section aria-labelledby=\"mistakes\">\n<h2 id=\"mistakes\">Worst errors</h2>\n<p class=\"note\">",
     );
-    out.push_str(&cut(of, TEXT));
+    out.push_str(&shortened(what, TEXT));
     let weights = |mistake: &Mistake| largest(mistake.texts.iter().flat_map(|(_, words)| words));
     if mistakes.iter().any(|mistake| weights(mistake) > 0.0) {
         out.push_str(
@@ -30,8 +30,8 @@ pub(super) fn mistakes(mistakes: &[Mistake], of: &str) -> String {
     }
     out.push_str("</p>\n<ol class=\"samples\">\n");
     for mistake in mistakes.iter().take(SAMPLES) {
-        let [found, truth] = [&mistake.predicted, &mistake.truth].map(|of| label(of));
-        let size = cut(&mistake.size, LABEL);
+        let [found, truth] = [&mistake.predicted, &mistake.truth].map(|what| label(what));
+        let size = shortened(&mistake.size, LABEL);
         put!(
             out,
             "<li class=\"card\">\n<p class=\"verdict\"><span class=\"bad\">{found}</span> {size}, <span class=\"soft\">in truth</span> <b>{truth}</b></p>\n"
@@ -39,7 +39,7 @@ pub(super) fn mistakes(mistakes: &[Mistake], of: &str) -> String {
         let most = weights(mistake);
         for (name, words) in &mistake.texts {
             if !name.is_empty() {
-                put!(out, "<p class=\"column\">{}</p>\n", cut(name, LABEL));
+                put!(out, "<p class=\"column\">{}</p>\n", shortened(name, LABEL));
             }
             shaded(&mut out, words, Some(most));
         }
@@ -62,7 +62,7 @@ fn shaded(out: &mut String, words: &[(String, f32)], most: Option<f32>) {
     out.push_str("<p class=\"words\" dir=\"auto\">");
     for (word, weight) in shown {
         if by == 0.0 {
-            put!(out, "{} ", cut(word, TEXT));
+            put!(out, "{} ", shortened(word, TEXT));
             continue;
         }
         let finite = if weight.is_finite() { *weight } else { 0.0 };
@@ -72,12 +72,12 @@ fn shaded(out: &mut String, words: &[(String, f32)], most: Option<f32>) {
             Some(_) if share < 0.0 => "against",
             Some(_) => "for",
         };
-        let (word, told) = (cut(word, WORD), super::text::number(f64::from(*weight)));
+        let (word, number) = (shortened(word, WORD), super::text::number(f64::from(*weight)));
         if share.abs() < 0.04 {
-            put!(out, "<span class=\"w\" title=\"{told}\">{word}</span> ");
+            put!(out, "<span class=\"w\" title=\"{number}\">{word}</span> ");
         } else {
             let shade = share.abs();
-            put!(out, "<span class=\"w {kind}\" style=\"--v:{shade:.2}\" title=\"{told}\">{word}</span> ");
+            put!(out, "<span class=\"w {kind}\" style=\"--v:{shade:.2}\" title=\"{number}\">{word}</span> ");
         }
     }
     more(out, words.len());
@@ -99,14 +99,14 @@ fn left_out(out: &mut String, samples: usize) {
     }
 }
 
-/// Returns the section with examples of texts and the model's answers; `of` is a sentence on the origin of the texts.
-pub(super) fn examples(examples: &[Example], of: &str) -> String {
+/// Returns the section with examples of texts and the model's answers; `what` is a sentence on the origin of the texts.
+pub(super) fn examples(examples: &[Example], what: &str) -> String {
     if examples.is_empty() {
         return String::new();
     }
     let mut out = String::from("<section aria-labelledby=\"examples\">\n<h2 id=\"examples\">Examples</h2>\n");
-    if !of.is_empty() {
-        put!(out, "<p class=\"note\">{}</p>\n", cut(of, TEXT));
+    if !what.is_empty() {
+        put!(out, "<p class=\"note\">{}</p>\n", shortened(what, TEXT));
     }
     let shown = || examples.iter().take(SAMPLES);
     if shown().any(|e| matches!(e, Example::Pair { attention: Some(_), .. })) {
@@ -132,10 +132,10 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
             }
             Example::Pair { source, target, truths, exact, chrf, attention } => {
                 pair(&mut out, source, target, truths, *exact, *chrf);
-                attention.iter().for_each(|of| attended(&mut out, of));
+                attention.iter().for_each(|what| attended(&mut out, what));
             }
             Example::Written { beginning, text } => {
-                let [beginning, text] = [beginning, text].map(|text| cut(text, TEXT));
+                let [beginning, text] = [beginning, text].map(|text| shortened(text, TEXT));
                 put!(out, "<p class=\"written\" dir=\"auto\"><b>{beginning}</b>{text}</p>\n");
             }
         }
@@ -149,7 +149,7 @@ pub(super) fn examples(examples: &[Example], of: &str) -> String {
 /// Writes the words of a text with the tag below each word. The tag `O`, which marks words outside of chunks, is not shown.
 fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]) {
     let tag = |tags: &[String], i: usize| tags.get(i).cloned().unwrap_or_default();
-    let shown = |tag: &str| if tag.is_empty() { "–".into() } else { cut(tag, 24) };
+    let shown = |tag: &str| if tag.is_empty() { "–".into() } else { shortened(tag, 24) };
     out.push_str("<p class=\"words tagged\" dir=\"auto\">");
     for (i, word) in words.iter().enumerate().take(WORDS) {
         let (right, found) = (tag(truth, i), tag(found, i));
@@ -160,7 +160,7 @@ fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]
         } else {
             "good"
         };
-        put!(out, "<span class=\"t\"><span>{}</span><small class=\"{class}\">", cut(word, WORD));
+        put!(out, "<span class=\"t\"><span>{}</span><small class=\"{class}\">", shortened(word, WORD));
         match class {
             "bad" => put!(out, "✗ {} → {}", shown(&found), shown(&right)),
             "outside" => out.push('\u{a0}'),
@@ -175,7 +175,7 @@ fn tagged(out: &mut String, words: &[String], truth: &[String], found: &[String]
 fn pair(out: &mut String, source: &str, target: &str, truths: &[String], exact: bool, chrf: f64) {
     let (mark, class, is) = if exact { ("✓", "good", "exact") } else { ("✗", "bad", "not exact") };
     let row = |out: &mut String, name: &str, class: &str, text: &str| {
-        let text = if text.is_empty() { "<i>(empty)</i>".into() } else { cut(text, TEXT) };
+        let text = if text.is_empty() { "<i>(empty)</i>".into() } else { shortened(text, TEXT) };
         put!(out, "<div><dt>{name}</dt><dd class=\"{class}\" dir=\"auto\">{text}</dd></div>");
     };
     out.push_str("<dl class=\"pair\">");
@@ -194,11 +194,11 @@ fn attended(out: &mut String, Alignment { source, written, weights, .. }: &Align
     boxed(out, "Attention", "attention", ["written / source".to_owned()].into_iter().chain(tokens));
     for (token, row) in written.iter().zip(weights).take(TOKENS) {
         put!(out, "<tr><th scope=\"row\"><bdi>{}</bdi></th>", piece(token));
-        for (of, weight) in source.iter().zip(row).take(TOKENS) {
-            let (share, token, of) = (f64::from(*weight), piece(token), piece(of));
+        for (source_token, weight) in source.iter().zip(row).take(TOKENS) {
+            let (share, token, source_token) = (f64::from(*weight), piece(token), piece(source_token));
             let shade = if share.is_finite() { share.clamp(0.0, 1.0) } else { 0.0 };
             let share = percent(share);
-            put!(out, "<td style=\"--v:{shade:.2}\" title=\"{token} → {of}: {share}\"></td>");
+            put!(out, "<td style=\"--v:{shade:.2}\" title=\"{token} → {source_token}: {share}\"></td>");
         }
         out.push_str("</tr>\n");
     }

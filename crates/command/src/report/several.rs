@@ -11,7 +11,7 @@ use super::curves::value;
 use super::frame::{foot, head};
 use super::page::{ClassRow, Epoch, Page, TestScores};
 use super::tables::ROWS;
-use super::text::{END, LABEL, boxed, count, counted, cut, label, number, put, row, section};
+use super::text::{END, LABEL, boxed, count, counted, label, number, put, row, section, shortened};
 use crate::scores::distinct;
 
 /// The number of line colours; the lines of further runs reuse the colours and are dashed.
@@ -49,8 +49,8 @@ pub(crate) struct SeveralRuns {
     pub(crate) settings: Vec<(String, Vec<String>)>,
 }
 
-pub(crate) fn several(of: &SeveralRuns) -> String {
-    let runs = &of.runs[..];
+pub(crate) fn several(page: &SeveralRuns) -> String {
+    let runs = &page.runs[..];
     let mut out = String::with_capacity(1 << 16);
     let title = counted(runs.len() as u64, "run", "runs");
     head(
@@ -61,13 +61,13 @@ pub(crate) fn several(of: &SeveralRuns) -> String {
     for (at, run) in runs.iter().enumerate() {
         let mut facts = vec![run.data.clone(), counted(run.epochs.len() as u64, "epoch", "epochs")];
         facts.extend(run.best().map(|best| format!("the best is {}", best.epoch)));
-        let facts = cut(&facts.join(", "), LABEL);
+        let facts = shortened(&facts.join(", "), LABEL);
         put!(out, "<li><b>{}</b> <span class=\"soft\">{facts}</span></li>\n", named(at, run));
     }
     out.push_str("</ol>\n");
     curves(&mut out, runs);
     scores(&mut out, runs);
-    settings(&mut out, of);
+    settings(&mut out, page);
     classes(&mut out, runs);
     let errors = runs.iter().filter_map(|run| Some((run.tested.as_ref()?.errors.as_ref()?, &run.name)));
     let errors: String = errors.map(|(errors, name)| bars::errors(errors, name)).collect();
@@ -94,8 +94,8 @@ fn named(at: usize, run: &Run) -> String {
 
 /// Returns the headings of a table with one column per run.
 fn heads(first: &str, runs: &[Run]) -> Vec<String> {
-    let of = runs.iter().enumerate().map(|(at, run)| named(at, run));
-    [first.to_owned()].into_iter().chain(of).collect()
+    let names = runs.iter().enumerate().map(|(at, run)| named(at, run));
+    [first.to_owned()].into_iter().chain(names).collect()
 }
 
 /// A function that returns an epoch's scores on the training texts, or on the held-out texts.
@@ -109,13 +109,13 @@ fn curves(out: &mut String, runs: &[Run]) {
     let mut cards = String::new();
     let parts: [(&str, ScoreChoice); 2] =
         [("held-out", |epoch| &epoch.dev), ("training", |epoch| &epoch.train)];
-    for (part, of) in parts {
-        let all = || runs.iter().flat_map(|run| &run.epochs).flat_map(of);
+    for (part, curve) in parts {
+        let all = || runs.iter().flat_map(|run| &run.epochs).flat_map(curve);
         for name in names(all().map(|(name, _)| name)) {
             let values = |run: &Run| -> Vec<Option<f64>> {
                 let at_epoch = |epoch: &u64| {
                     let at = run.epochs.binary_search_by_key(epoch, |epoch| epoch.epoch).ok()?;
-                    value(of(run.epochs.get(at)?), name)
+                    value(curve(run.epochs.get(at)?), name)
                 };
                 epochs.iter().map(at_epoch).collect()
             };
@@ -136,7 +136,10 @@ fn curves(out: &mut String, runs: &[Run]) {
 fn scores(out: &mut String, runs: &[Run]) {
     let best = runs.iter().filter_map(Run::best).flat_map(|epoch| &epoch.dev).map(|(name, _)| name);
     let tested = runs.iter().filter_map(|run| run.tested.as_ref());
-    let (best, figures) = (names(best), names(tested.clone().flat_map(|of| &of.figures).map(|of| &of.name)));
+    let (best, figures) = (
+        names(best),
+        names(tested.clone().flat_map(|tested_run| &tested_run.figures).map(|tested_run| &tested_run.name)),
+    );
     if best.is_empty() && figures.is_empty() {
         return;
     }
@@ -145,12 +148,12 @@ fn scores(out: &mut String, runs: &[Run]) {
     for name in best {
         let best = |run: &Run| Some(run.shown(name, value(&run.best()?.dev, name)?));
         let cells = runs.iter().map(|run| best(run).unwrap_or_else(|| "–".to_owned()));
-        row(out, &format!("held-out {}", cut(name, LABEL)), cells);
+        row(out, &format!("held-out {}", shortened(name, LABEL)), cells);
     }
     for name in figures {
-        let headline = tested.clone().any(|of| of.metric == name);
+        let headline = tested.clone().any(|tested_run| tested_run.metric == name);
         let class = if headline { " class=\"kept\"" } else { "" };
-        put!(out, "<tr{class}><th scope=\"row\">test {}</th>", cut(name, LABEL));
+        put!(out, "<tr{class}><th scope=\"row\">test {}</th>", shortened(name, LABEL));
         for run in runs {
             match run.tested.as_ref().and_then(|tested| tested.get(name)) {
                 Some(score) => put!(out, "<td>{}<br><small>{}</small></td>", score.shown(), score.interval()),
@@ -163,12 +166,12 @@ fn scores(out: &mut String, runs: &[Run]) {
     out.push_str("<p class=\"note\">Held-out scores are from the best epoch; below each test score is its 95 % interval.</p>\n");
     let untested = runs.iter().filter(|run| run.tested.is_none()).count();
     if untested > 0 && untested < runs.len() {
-        let of = counted(untested as u64, "run has", "runs have");
-        put!(out, "<p class=\"note\">{of} no test.json: `train --test FILE` writes it.</p>\n");
+        let tested_run = counted(untested as u64, "run has", "runs have");
+        put!(out, "<p class=\"note\">{tested_run} no test.json: `train --test FILE` writes it.</p>\n");
     }
-    let files = names(tested.map(|of| &of.dataset));
+    let files = names(tested.map(|tested_run| &tested_run.dataset));
     if files.len() > 1 {
-        let files = cut(&files.join(", "), 400);
+        let files = shortened(&files.join(", "), 400);
         put!(
             out,
             "<p class=\"note bad\">The test files differ, so the scores cannot be compared: {files}.</p>\n"
@@ -187,8 +190,8 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
     } else {
         boxed(&mut body, "Settings that differ", "scores beside", heads("setting", runs));
         for (key, values) in settings {
-            put!(body, "<tr><th scope=\"row\"><code>{}</code></th>", cut(key, LABEL));
-            values.iter().for_each(|value| put!(body, "<td class=\"set\">{}</td>", cut(value, LABEL)));
+            put!(body, "<tr><th scope=\"row\"><code>{}</code></th>", shortened(key, LABEL));
+            values.iter().for_each(|value| put!(body, "<td class=\"set\">{}</td>", shortened(value, LABEL)));
             body.push_str("</tr>\n");
         }
         body.push_str(END);
@@ -198,30 +201,31 @@ fn settings(out: &mut String, SeveralRuns { runs, settings }: &SeveralRuns) {
 
 /// Writes one table per kind of classes, with the F1 of each class in every run that has the class.
 fn classes<'a>(out: &mut String, runs: &'a [Run]) {
-    let all =
-        names(runs.iter().flat_map(|run| run.tested.iter()).flat_map(|of| &of.tables).map(|table| &table.of));
-    let of_all = |of: &str| -> Vec<(usize, &Run, &[ClassRow])> {
+    let all = names(
+        runs.iter().flat_map(|run| run.tested.iter()).flat_map(|what| &what.tables).map(|table| &table.of),
+    );
+    let of_all = |what: &str| -> Vec<(usize, &Run, &[ClassRow])> {
         let of_run = |(at, run): (usize, &'a Run)| {
-            let table = run.tested.as_ref()?.tables.iter().find(|table| table.of == of)?;
+            let table = run.tested.as_ref()?.tables.iter().find(|table| table.of == what)?;
             Some((at, run, &table.rows[..]))
         };
         runs.iter().enumerate().filter_map(of_run).collect()
     };
-    let rows = |of: &str| of_all(of).into_iter().map(|(at, _, rows)| (at, rows)).collect::<Vec<_>>();
+    let rows = |what: &str| of_all(what).into_iter().map(|(at, _, rows)| (at, rows)).collect::<Vec<_>>();
     let mut sections = String::new();
-    for (number, of) in all.iter().enumerate() {
+    for (number, what) in all.iter().enumerate() {
         // A table that equals an earlier table is left out: the strict chunk scores often equal the scores of conlleval.
-        if all.iter().take(number).any(|before| rows(before) == rows(of)) {
+        if all.iter().take(number).any(|before| rows(before) == rows(what)) {
             continue;
         }
-        f1(&mut sections, of, &of_all(of));
+        f1(&mut sections, what, &of_all(what));
     }
     if !sections.is_empty() {
         *out += &section("classes", "F1 of each class of the test set", &sections);
     }
 }
 
-fn f1<'a>(out: &mut String, of: &str, runs: &[(usize, &Run, &'a [ClassRow])]) {
+fn f1<'a>(out: &mut String, what: &str, runs: &[(usize, &Run, &'a [ClassRow])]) {
     let mut support: BTreeMap<&str, u64> = BTreeMap::new();
     for row in runs.iter().flat_map(|(.., rows)| *rows) {
         support.entry(&row.name).or_insert(row.support);
@@ -230,10 +234,10 @@ fn f1<'a>(out: &mut String, of: &str, runs: &[(usize, &Run, &'a [ClassRow])]) {
     order.sort_by_key(|&(_, support)| Reverse(support));
     let scores = |rows: &'a [ClassRow]| rows.iter().map(|row| (row.name.as_str(), row.scores[2])).collect();
     let found: Vec<BTreeMap<&str, f64>> = runs.iter().map(|(.., rows)| scores(rows)).collect();
-    put!(out, "<h3>Each {}</h3>\n", cut(of, LABEL));
+    put!(out, "<h3>Each {}</h3>\n", shortened(what, LABEL));
     let columns = runs.iter().map(|&(at, run, _)| named(at, run));
-    let head = [cut(of, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]);
-    boxed(out, &format!("F1 of each {of}"), "scores beside", head);
+    let head = [shortened(what, LABEL)].into_iter().chain(columns).chain(["support".to_owned()]);
+    boxed(out, &format!("F1 of each {what}"), "scores beside", head);
     for (name, support) in order.iter().take(ROWS) {
         let shown = |f1: Option<&f64>| f1.map_or("–".to_owned(), |f1| format!("{:.2} %", 100.0 * f1));
         let cells = found.iter().map(|run| shown(run.get(name)));

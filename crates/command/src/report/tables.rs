@@ -1,7 +1,7 @@
 //! The section of a report with the scores of the test set.
 
 use super::page::{ClassRow, ClassTable, TestScores};
-use super::text::{END, LABEL, begun, boxed, count, cut, label, percent, put, row};
+use super::text::{END, LABEL, begun, boxed, count, label, percent, put, row, shortened};
 use super::{bars, classes};
 
 /// The maximum number of classes in a table.
@@ -20,8 +20,8 @@ pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(
         // A table that equals an earlier table is left out: the strict chunk scores often equal the scores of conlleval.
         match tested.tables.iter().take(at).find(|before| before.rows == table.rows) {
             Some(before) => {
-                let [of, other] = [&table.of, &before.of].map(|of| cut(of, LABEL));
-                put!(out, "<p class=\"note\">The scores by “{of}” equal those by “{other}”.</p>\n");
+                let [what, other] = [&table.of, &before.of].map(|what| shortened(what, LABEL));
+                put!(out, "<p class=\"note\">The scores by “{what}” equal those by “{other}”.</p>\n");
             }
             None => classes_of(&mut out, table),
         }
@@ -32,9 +32,9 @@ pub(super) fn section(tested: &TestScores, [id, name]: [&str; 2], of_labels: &[(
     out + "</section>\n"
 }
 
-fn thresholds(of: &[(String, f64)]) -> String {
+fn thresholds(labels: &[(String, f64)]) -> String {
     let mut out = String::new();
-    if of.is_empty() {
+    if labels.is_empty() {
         return out;
     }
     out.push_str(
@@ -42,38 +42,38 @@ fn thresholds(of: &[(String, f64)]) -> String {
          the label. `decoding.threshold` sets another rule.</p>\n",
     );
     boxed(&mut out, "Thresholds of labels", "scores", ["label", "threshold"]);
-    for (name, threshold) in of.iter().take(ROWS) {
+    for (name, threshold) in labels.iter().take(ROWS) {
         row(&mut out, &label(name), [percent(*threshold)]);
     }
     out.push_str(END);
-    if of.len() > ROWS {
-        put!(out, "<p class=\"note\">{} more are not shown.</p>\n", count((of.len() - ROWS) as u64));
+    if labels.len() > ROWS {
+        put!(out, "<p class=\"note\">{} more are not shown.</p>\n", count((labels.len() - ROWS) as u64));
     }
     out + "</div>\n"
 }
 
 fn figures(out: &mut String, tested: &TestScores) {
-    put!(out, "<div>\n<h3 dir=\"auto\">{}</h3>\n", cut(&tested.dataset, LABEL));
+    put!(out, "<div>\n<h3 dir=\"auto\">{}</h3>\n", shortened(&tested.dataset, LABEL));
     boxed(out, "Scores", "scores", ["score", "value", "95 % interval"]);
     for figure in &tested.figures {
-        row(out, &cut(&figure.name, LABEL), [figure.shown(), figure.interval()]);
+        row(out, &shortened(&figure.name, LABEL), [figure.shown(), figure.interval()]);
     }
     out.push_str(END);
-    let counts = tested.counts.iter().map(|(name, of)| format!("{} {name}", count(*of)));
+    let counts = tested.counts.iter().map(|(name, value)| format!("{} {name}", count(*value)));
     let notes = [counts.collect::<Vec<_>>().join(", ")].into_iter().chain(tested.notes.iter().cloned());
     for note in notes.filter(|note| !note.is_empty()) {
-        put!(out, "<p class=\"note\">{}</p>\n", cut(&note, 400));
+        put!(out, "<p class=\"note\">{}</p>\n", shortened(&note, 400));
     }
     out.push_str("</div>\n");
 }
 
-fn classes_of(out: &mut String, ClassTable { of, rows }: &ClassTable) {
+fn classes_of(out: &mut String, ClassTable { of: what, rows }: &ClassTable) {
     if rows.is_empty() {
         return;
     }
-    put!(out, "<div>\n<h3>Each {}</h3>\n", cut(of, LABEL));
-    let head = [cut(of, LABEL), "precision".into(), "recall".into(), "F1".into(), "support".into()];
-    boxed(out, &format!("Scores of each {of}"), "scores", head);
+    put!(out, "<div>\n<h3>Each {}</h3>\n", shortened(what, LABEL));
+    let head = [shortened(what, LABEL), "precision".into(), "recall".into(), "F1".into(), "support".into()];
+    boxed(out, &format!("Scores of each {what}"), "scores", head);
     for ClassRow { name, scores, support } in rows.iter().take(ROWS) {
         let scores = scores.map(|score| format!("{:.2}\u{a0}%", 100.0 * score));
         row(out, &label(name), scores.into_iter().chain([count(*support)]));

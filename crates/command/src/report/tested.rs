@@ -10,9 +10,9 @@ fn field<'a>(object: &'a Value, name: &str) -> Outcome<&'a Value> {
     object.get(name).ok_or_else(|| format!("expected a field `{name}`, got none").into())
 }
 
-fn parsed<T>(object: &Value, name: &str, of: &str, parse: impl Fn(&Value) -> Option<T>) -> Outcome<T> {
+fn parsed<T>(object: &Value, name: &str, owner: &str, parse: impl Fn(&Value) -> Option<T>) -> Outcome<T> {
     let found = field(object, name)?;
-    parse(found).ok_or_else(|| format!("field `{name}`: expected {of}, got {found}").into())
+    parse(found).ok_or_else(|| format!("field `{name}`: expected {owner}, got {found}").into())
 }
 
 fn text(object: &Value, name: &str) -> Outcome<String> {
@@ -56,14 +56,14 @@ impl TestScores {
         });
         let counts =
             entries(object, "counts").filter_map(|(name, count)| Some((name.clone(), count.as_u64()?)));
-        let tables = entries(object, "tables").map(|(of, rows)| {
+        let tables = entries(object, "tables").map(|(what, rows)| {
             let rows = rows.as_array().into_iter().flatten();
             let mut rows = rows.map(class).collect::<Outcome<Vec<_>>>()?;
             rows.sort_by_key(|row| std::cmp::Reverse(row.support));
-            Ok(ClassTable { of: of.clone(), rows })
+            Ok(ClassTable { of: what.clone(), rows })
         });
-        let confusions = entries(object, "confusions").map(|(of, cells)| {
-            let mut confusion = Confusion::new(of);
+        let confusions = entries(object, "confusions").map(|(what, cells)| {
+            let mut confusion = Confusion::new(what);
             for cell in cells.as_array().into_iter().flatten() {
                 confusion.add(&text(cell, "truth")?, &text(cell, "found")?, whole(cell, "count")?);
             }
@@ -139,8 +139,8 @@ mod tests {
             ("scores", "s", "`scores`"),
         ] {
             let object: Value = serde_json::from_str(&text.replacen(old, new, 1)).unwrap();
-            let said = TestScores::of(&object).unwrap_err().to_string();
-            assert!(said.contains(field) && said.contains("expected"), "{said}");
+            let message = TestScores::of(&object).unwrap_err().to_string();
+            assert!(message.contains(field) && message.contains("expected"), "{message}");
         }
     }
 }

@@ -275,8 +275,8 @@ fn what_is_wide_scrolls_in_a_box_and_what_is_said_is_outside_of_it() {
         let boxes = page.matches("<div class=\"wide\" role=\"region\" tabindex=\"0\"").count();
         assert_eq!((boxes, page.matches("<caption").count()), (page.matches("<table").count(), 0));
         for table in page.split("<table").skip(1) {
-            let said = table.split("</table>").next().unwrap_or_default();
-            assert!(!said.contains("class=\"note\"") && table.contains("</table>\n</div>"));
+            let outside = table.split("</table>").next().unwrap_or_default();
+            assert!(!outside.contains("class=\"note\"") && table.contains("</table>\n</div>"));
         }
         assert!(page.contains("overflow-x: auto; max-width: 100%;"));
         assert!(page.contains("content=\"width=device-width, initial-scale=1\""));

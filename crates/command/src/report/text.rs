@@ -1,4 +1,4 @@
-//! Formatting of text and numbers for a report; text from outside passes through [`escape`] or [`cut`].
+//! Formatting of text and numbers for a report; text from outside passes through [`escape`] or [`shortened`].
 
 use std::fmt::Display;
 
@@ -40,7 +40,7 @@ pub(crate) fn escape(text: &str) -> String {
 }
 
 /// Escapes the first `most` characters of a text, and adds the number of omitted characters.
-pub(super) fn cut(text: &str, most: usize) -> String {
+pub(super) fn shortened(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => escape(text),
         Some((end, _)) => {
@@ -69,7 +69,7 @@ pub(super) fn begun(text: &str) -> String {
 
 /// Returns a label for use within other text; the markup keeps the label's own text direction.
 pub(super) fn label(text: &str) -> String {
-    if text.is_empty() { "<i>(empty)</i>".into() } else { format!("<bdi>{}</bdi>", cut(text, LABEL)) }
+    if text.is_empty() { "<i>(empty)</i>".into() } else { format!("<bdi>{}</bdi>", shortened(text, LABEL)) }
 }
 
 /// Begins a table in a scrollable box, so that a wide table is not cut off.
@@ -99,7 +99,7 @@ pub(super) const END: &str = "</tbody>\n</table>\n</div>\n";
 /// Formats a number with four significant digits, as in `0.4217`, `13.25`, `1,234` or `3.2e-5`.
 pub(crate) fn number(value: f64) -> String {
     let size = value.abs();
-    let told = match value {
+    let shown = match value {
         v if v.is_nan() => return "NaN".into(),
         v if v.is_infinite() => return if v > 0.0 { "∞".into() } else { "−∞".into() },
         0.0 => return "0".into(),
@@ -115,11 +115,11 @@ pub(crate) fn number(value: f64) -> String {
             format!("{}e{power}", trimmed(digits)).replace('-', "−")
         }
     };
-    signed(value, told)
+    signed(value, shown)
 }
 
-fn signed(value: f64, told: String) -> String {
-    if value < 0.0 { format!("−{told}") } else { told }
+fn signed(value: f64, digits: String) -> String {
+    if value < 0.0 { format!("−{digits}") } else { digits }
 }
 
 /// Returns the label of an axis tick, without unnecessary digits.
@@ -192,10 +192,10 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_and_says_by_how_much() {
-        assert_eq!(cut("abc", 3), "abc");
+        assert_eq!(shortened("abc", 3), "abc");
         let expected = "ä".repeat(60) + "<span class=\"cut\">… 1,240 more characters</span>";
-        assert_eq!(cut(&"ä".repeat(1_300), 60), expected);
-        assert!(cut(&"👩‍👩‍👧".repeat(9), 2).starts_with("👩<span"), "no joiner without what it joins");
+        assert_eq!(shortened(&"ä".repeat(1_300), 60), expected);
+        assert!(shortened(&"👩‍👩‍👧".repeat(9), 2).starts_with("👩<span"), "no joiner without what it joins");
         assert_eq!(brief("a\nbcd", 4), "a b…");
         assert_eq!(brief("a<b", 4), "a&lt;b");
     }
@@ -204,14 +204,14 @@ mod tests {
     fn numbers_are_short() {
         let values =
             [0.0, 0.42171, -0.5, 13.2549, 1234.56, 3.2e-5, -1e-9, f64::NAN, f64::INFINITY, 99.999, 1e300];
-        let told = "0|0.4217|−0.5|13.25|1,235|3.2e−5|−1e−9|NaN|∞|100|1.000e300";
-        assert_eq!(values.map(number).join("|"), told);
+        let shown = "0|0.4217|−0.5|13.25|1,235|3.2e−5|−1e−9|NaN|∞|100|1.000e300";
+        assert_eq!(values.map(number).join("|"), shown);
         assert_eq!([0, 999, 1_000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
-        let told = [0.0, 0.0001, 0.034, 0.375, 0.9996, 1.0].map(percent).join("|").replace('\u{a0}', " ");
-        assert_eq!(told, "0 %|&lt; 0.1 %|3.4 %|37.5 %|100.0 %|100 %");
-        let told = [0.0005, 0.001, -0.25, 0.0, 300.0, 1e-6].map(tick).join("|");
-        assert_eq!(told, "0.0005|0.001|−0.25|0|300|1e−6");
-        let told = [2e-5, 0.0123, 4.21, 59.99, 200.0, 7_500.0].map(seconds).join("|").replace('\u{a0}', " ");
-        assert_eq!(told, "20 µs|12.3 ms|4.2 s|1 min 0 s|3 min 20 s|2 h 5 min");
+        let shown = [0.0, 0.0001, 0.034, 0.375, 0.9996, 1.0].map(percent).join("|").replace('\u{a0}', " ");
+        assert_eq!(shown, "0 %|&lt; 0.1 %|3.4 %|37.5 %|100.0 %|100 %");
+        let shown = [0.0005, 0.001, -0.25, 0.0, 300.0, 1e-6].map(tick).join("|");
+        assert_eq!(shown, "0.0005|0.001|−0.25|0|300|1e−6");
+        let shown = [2e-5, 0.0123, 4.21, 59.99, 200.0, 7_500.0].map(seconds).join("|").replace('\u{a0}', " ");
+        assert_eq!(shown, "20 µs|12.3 ms|4.2 s|1 min 0 s|3 min 20 s|2 h 5 min");
     }
 }

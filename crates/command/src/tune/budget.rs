@@ -12,7 +12,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
         let (number, behind) = rest.split_at_checked(digits).ok_or_else(wrong)?;
         let unit = behind.chars().next().ok_or_else(wrong)?;
-        let of = match unit {
+        let factor = match unit {
             's' => 1,
             'm' => 60,
             'h' => 3600,
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Duration, String> {
             _ => return Err(wrong()),
         };
         let number: u64 = number.parse().map_err(|_| wrong())?;
-        seconds = seconds.saturating_add(number.saturating_mul(of));
+        seconds = seconds.saturating_add(number.saturating_mul(factor));
         rest = behind.get(unit.len_utf8()..).unwrap_or_default();
     }
     match seconds {

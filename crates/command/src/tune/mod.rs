@@ -212,8 +212,8 @@ impl Search<'_> {
     /// Draws the next trial; `None` if no draw gives a config that differs from all earlier trials.
     fn drawn(&self) -> Option<Trial> {
         let settings = |config: &Config| -> Vec<(String, Value)> {
-            let of = |name: &str| Some((name.to_owned(), state::value(&config.get(name)?)));
-            self.space.names().filter_map(of).collect()
+            let value_of = |name: &str| Some((name.to_owned(), state::value(&config.get(name)?)));
+            self.space.names().filter_map(value_of).collect()
         };
         let number = self.state.trials.len() as u64 + 1;
         let first = self.state.trials.last().map_or(0, |trial| trial.draw + 1);
@@ -245,9 +245,9 @@ impl Search<'_> {
                 trial.best = report.best.map(|best| (best.value, best.epoch));
                 let higher = better.map(|better| better == Better::Higher);
                 self.state.higher = self.state.higher.or(higher);
-                let cut = report.ended == StopReason::Interrupted;
-                interrupted = cut && !over;
-                if !cut {
+                let was_interrupted = report.ended == StopReason::Interrupted;
+                interrupted = was_interrupted && !over;
+                if !was_interrupted {
                     // Early stopping has ended the training of this trial, so the trial has reached the last rung.
                     trial.rungs = if report.ended == StopReason::Early { last } else { rung };
                     trial.toward = 0;
@@ -276,7 +276,7 @@ impl Search<'_> {
         let path = self.folder.path().join(trial.name());
         let prepared = prepared(&config, &path)?;
         if trial.number == 1 && rung == 1 && !self.console.quiet {
-            prepared.said.iter().for_each(terminal::say);
+            prepared.messages.iter().for_each(terminal::say);
         }
         let folder = Folder::take(path)?;
         let resumes = run::last(folder.path()).is_file();
@@ -337,13 +337,15 @@ impl Search<'_> {
         let config = self.config(best)?;
         let epochs = config.training.epochs;
         let (metric, shown, Trial { number, epochs: all, .. }) = (&state.metric, state.shown(value), best);
-        let said = format!("trial {number}, held-out {metric} {shown} in epoch {epoch} of {all}");
+        let message = format!("trial {number}, held-out {metric} {shown} in epoch {epoch} of {all}");
         let toml = config.commented();
-        self.folder
-            .write("best.toml", &format!("# The best of {} trials: {said}.\n{toml}", state.trials.len()))?;
+        self.folder.write(
+            "best.toml",
+            &format!("# The best of {} trials: {message}.\n{toml}", state.trials.len()),
+        )?;
         self.table(&ranked)?.print(console)?;
         console.more("")?;
-        console.result(format!("best: {said}"))?;
+        console.result(format!("best: {message}"))?;
         let (toml, folder) = (word(at.join("best.toml")), at.join(best.name()));
         let trial = word(&folder);
         if best.epochs < epochs && best.rungs < state.rungs.len() {
@@ -377,12 +379,12 @@ impl Search<'_> {
             let value = trial.best.map_or_else(String::new, |(value, _)| state.shown(value));
             let number = if trial.draw == 0 { "1 (as it is)".to_owned() } else { trial.number.to_string() };
             let mut row = vec![number, trial.epochs.to_string(), value, format!("{:.0}", trial.seconds)];
-            let of = |name: &&str| trial.settings.iter().find(|(known, _)| known == name);
+            let setting_of = |name: &&str| trial.settings.iter().find(|(known, _)| known == name);
             let shown = |(_, value): &(String, Value)| match value {
                 Value::String(text) => terminal::shown(text),
                 other => other.to_string(),
             };
-            row.extend(names.iter().map(|name| of(name).map_or_else(|| "–".to_owned(), shown)));
+            row.extend(names.iter().map(|name| setting_of(name).map_or_else(|| "–".to_owned(), shown)));
             table.rows.push(row);
         }
         let failed = state.trials.iter().filter(|trial| trial.failed.is_some()).count();

@@ -27,7 +27,7 @@ pub(super) enum Step {
 
 /// Returns the rungs: the numbers of epochs at which trials are compared.
 pub(super) fn rungs(epochs: u64) -> Vec<u64> {
-    let part = |of: f64| ((epochs as f64 / of).round() as u64).max(1);
+    let part = |divisor: f64| ((epochs as f64 / divisor).round() as u64).max(1);
     let mut rungs = vec![part(9.0), part(3.0), epochs];
     rungs.dedup();
     rungs
@@ -104,14 +104,15 @@ fn ends(state: &State) -> Vec<f64> {
 /// has, a trial may use the rest of the time budget.
 fn fits(state: &State, end: f64, rung: usize, trial: Option<&Trial>) -> bool {
     let per_epoch = |trials: &mut dyn Iterator<Item = &Trial>| {
-        let sums = trials.fold((0.0, 0), |(seconds, epochs), of| (seconds + of.seconds, epochs + of.epochs));
+        let sums =
+            trials.fold((0.0, 0), |(seconds, epochs), one| (seconds + one.seconds, epochs + one.epochs));
         (sums.1 > 0).then(|| sums.0 / sums.1 as f64)
     };
     let all = per_epoch(&mut state.trials.iter());
     let own = trial.and_then(|trial| per_epoch(&mut std::iter::once(trial))).or(all);
     let whole = rung.checked_sub(1).and_then(|at| state.rungs.get(at)).copied().unwrap_or(0);
     let reached: Vec<u64> =
-        state.trials.iter().filter(|of| of.rungs >= rung).map(|of| of.epochs.min(whole)).collect();
+        state.trials.iter().filter(|one| one.rungs >= rung).map(|one| one.epochs.min(whole)).collect();
     let usual = match reached.len() {
         0 => whole as f64,
         count => reached.iter().sum::<u64>() as f64 / count as f64,
@@ -175,7 +176,7 @@ mod tests {
         assert!(steps.starts_with(&[Step::Draw; 9]) && steps.get(9) == Some(&Step::Train(0, 2)), "{steps:?}");
         assert_eq!(steps.get(10), Some(&Step::Train(8, 2)), "{steps:?}");
         // Including trial 1, four trials reach the second rung, and all four have enough time to reach the last rung.
-        let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
+        let rungs = |least: usize| state.trials.iter().filter(|trial| trial.rungs >= least).count();
         assert_eq!((rungs(2), rungs(3)), (4, 4));
     }
 
@@ -184,7 +185,7 @@ mod tests {
         // The time budget suffices for ten whole trainings.
         let mut state = search(270.0, None);
         made(&mut state);
-        let rungs = |of: usize| state.trials.iter().filter(|trial| trial.rungs >= of).count();
+        let rungs = |least: usize| state.trials.iter().filter(|trial| trial.rungs >= least).count();
         assert!((36..=39).contains(&rungs(1)) && (11..=14).contains(&rungs(2)), "{:?}", [1, 2, 3].map(rungs));
         assert!((3..=5).contains(&rungs(3)) && state.trials[9].rungs == 3, "{:?}", [1, 2, 3].map(rungs));
         // Trial 1 was the worst trial after the first rung, but is trained to the end.

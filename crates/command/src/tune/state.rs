@@ -44,8 +44,8 @@ pub(super) struct State {
     pub(super) trials: Vec<Trial>,
 }
 
-pub(super) fn value(of: &unpadded_recipes::Value) -> Value {
-    match of {
+pub(super) fn value(setting: &unpadded_recipes::Value) -> Value {
+    match setting {
         unpadded_recipes::Value::Flag(flag) => (*flag).into(),
         unpadded_recipes::Value::Int(number) => (*number).into(),
         unpadded_recipes::Value::Float(number) => (*number).into(),

@@ -6,7 +6,7 @@ use std::fs;
 use serde_json::Value;
 use unpadded_recipes::{Config, Task, Truth, prepare};
 
-use super::{Place, with};
+use super::{TestDir, with};
 
 /// Returns a number below 100 that looks random.
 fn dice(text: usize, draw: usize) -> usize {
@@ -31,19 +31,19 @@ fn comments(texts: std::ops::Range<usize>) -> String {
 
 /// Trains in the folder `run`; returns the value that the command prints, after a check that the report and metrics.jsonl have
 /// the same value, and standard error.
-fn printed(place: &Place, run: &str, rest: &[&str]) -> (f64, String) {
-    let output = place.given(&with(&["train", "--run", run, "--epochs", "3", "--json"], rest), "");
+fn printed(dir: &TestDir, run: &str, rest: &[&str]) -> (f64, String) {
+    let output = dir.given(&with(&["train", "--run", run, "--epochs", "3", "--json"], rest), "");
     let error = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(0), "{rest:?}: {error}");
     let last: Value =
         serde_json::from_str(String::from_utf8(output.stdout).unwrap().lines().last().unwrap()).unwrap();
     let (value, metric) = (last["value"].as_f64().unwrap(), last["metric"].as_str().unwrap());
-    let epochs = fs::read_to_string(place.0.join(run).join("metrics.jsonl")).unwrap();
+    let epochs = fs::read_to_string(dir.0.join(run).join("metrics.jsonl")).unwrap();
     let mut epochs = epochs.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let of = epochs.rfind(|epoch| epoch["best"] == true).unwrap()["dev"][metric].as_f64().unwrap();
+    let best = epochs.rfind(|epoch| epoch["best"] == true).unwrap()["dev"][metric].as_f64().unwrap();
     // A share is printed in percent.
-    assert!([1.0, 100.0].iter().any(|factor| (factor * of / value - 1.0).abs() < 1e-9), "{of} {value}");
-    let report = fs::read_to_string(place.0.join(run).join("report.html")).unwrap();
+    assert!([1.0, 100.0].iter().any(|factor| (factor * best / value - 1.0).abs() < 1e-9), "{best} {value}");
+    let report = fs::read_to_string(dir.0.join(run).join("report.html")).unwrap();
     let headline = report.split("class=\"headline\"").nth(1).unwrap().split("</p>").next().unwrap();
     let shown: String =
         headline.split("<b>").nth(1).unwrap().chars().take_while(|c| *c != '%' && *c != '<').collect();
@@ -52,37 +52,37 @@ fn printed(place: &Place, run: &str, rest: &[&str]) -> (f64, String) {
 }
 
 /// The micro F1 of the answers of `predict`, in percent, counted by hand.
-fn counted(place: &Place, run: &str, cases: &[(String, Vec<String>)], rest: &[&str]) -> f64 {
+fn counted(dir: &TestDir, run: &str, cases: &[(String, Vec<String>)], rest: &[&str]) -> f64 {
     let texts: String = cases.iter().map(|(text, _)| format!("{text}\n")).collect();
-    let said = place.said(&[&["predict", run], rest].concat(), &texts);
+    let output = dir.stdout(&[&["predict", run], rest].concat(), &texts);
     let (mut hits, mut both) = (0, 0);
-    for (line, (_, labels)) in said.lines().zip(cases) {
+    for (line, (_, labels)) in output.lines().zip(cases) {
         let cell = line.split('\t').next().unwrap();
         let found: Vec<&str> = cell.split(',').filter(|label| !label.is_empty()).collect();
         hits += found.iter().filter(|found| labels.iter().any(|label| label == *found)).count();
         both += found.len() + labels.len();
     }
-    assert_eq!(said.lines().count(), cases.len());
+    assert_eq!(output.lines().count(), cases.len());
     100.0 * 2.0 * hits as f64 / both as f64
 }
 
-fn evaluated(place: &Place, run: &str, file: &str, rest: &[&str]) -> f64 {
-    place.json(&[&["eval", run, file, "--json"], rest].concat(), "")["value"].as_f64().unwrap()
+fn evaluated(dir: &TestDir, run: &str, file: &str, rest: &[&str]) -> f64 {
+    dir.json(&[&["eval", run, file, "--json"], rest].concat(), "")["value"].as_f64().unwrap()
 }
 
 #[test]
 fn several_labels_are_scored_by_the_thresholds_of_the_model() {
-    let place = Place::new("figures");
+    let dir = TestDir::new("figures");
     let (train, dev) = (comments(0..280), comments(280..400));
-    place.write("train.tsv", &train);
-    place.write("dev.tsv", &dev);
+    dir.write("train.tsv", &train);
+    dir.write("dev.tsv", &dev);
     let case = |line: &str| {
         let (text, labels) = line.split_once('\t').unwrap();
         let labels = labels.split(',').filter(|label| !label.is_empty()).map(str::to_owned);
         (text.to_owned(), labels.collect::<Vec<_>>())
     };
     let cases: Vec<_> = dev.lines().skip(1).map(case).collect();
-    let of = ["--train", "train.tsv", "--dev", "dev.tsv", "--set", "data.target=labels"];
+    let arguments = ["--train", "train.tsv", "--dev", "dev.tsv", "--set", "data.target=labels"];
     let mut values = Vec::new();
     for (run, set, rule) in [
         ("default", &[][..], "one, since `old` has only 1"),
@@ -90,48 +90,49 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
         ("number", &["--set", "decoding.threshold=0.3"], "0.3"),
         ("files", &["--set", "decoding.threshold=per-label", "--set", "data.window=50"], "per-label"),
     ] {
-        let (value, said) = printed(&place, run, &[&of, set].concat());
-        assert!(said.contains(&format!("threshold of labels (decoding.threshold): {rule}")), "{said}");
-        assert_eq!(value, evaluated(&place, run, "dev.tsv", &[]), "{run}");
-        assert!((value - counted(&place, run, &cases, &[])).abs() < 1e-9, "{run}");
+        let (value, output) = printed(&dir, run, &[&arguments, set].concat());
+        assert!(output.contains(&format!("threshold of labels (decoding.threshold): {rule}")), "{output}");
+        assert_eq!(value, evaluated(&dir, run, "dev.tsv", &[]), "{run}");
+        assert!((value - counted(&dir, run, &cases, &[])).abs() < 1e-9, "{run}");
         values.push(value);
     }
     assert!(values[0] != values[1] && values[0] != values[2], "the rules must differ here: {values:?}");
     // A trained model obeys the setting, too.
     for set in ["one", "0.3", "per-label"] {
         let rest = ["--set", &format!("decoding.threshold={set}")];
-        let found = evaluated(&place, "each", "dev.tsv", &rest);
-        assert!((found - counted(&place, "each", &cases, &rest)).abs() < 1e-9, "{set}: {found}");
+        let found = evaluated(&dir, "each", "dev.tsv", &rest);
+        assert!((found - counted(&dir, "each", &cases, &rest)).abs() < 1e-9, "{set}: {found}");
         assert_eq!(found == values[1], set == "per-label", "{set}: {found}");
     }
     // With a hold-out and with folds, `prepare` returns the held-out texts.
-    place.write("all.tsv", &comments(0..400));
-    let of = ["--train", "all.tsv", "--set", "data.target=labels", "--set", "decoding.threshold=per-label"];
+    dir.write("all.tsv", &comments(0..400));
+    let arguments =
+        ["--train", "all.tsv", "--set", "data.target=labels", "--set", "decoding.threshold=per-label"];
     let mut config = Config::new(Task::Classify);
     config.data.target = unpadded_recipes::Target::Labels;
-    config.data.train = Some(place.0.join("all.tsv").to_string_lossy().into_owned());
+    config.data.train = Some(dir.0.join("all.tsv").to_string_lossy().into_owned());
     let held_out = |config: &Config| -> Vec<(String, Vec<String>)> {
         let cases = prepare(config).unwrap().held_out.cases.into_iter();
-        let case = |of: unpadded_recipes::Case| match of.truth {
-            Truth::Labels(labels) => (of.text, labels),
+        let case = |arguments: unpadded_recipes::Case| match arguments.truth {
+            Truth::Labels(labels) => (arguments.text, labels),
             other => panic!("{other:?}"),
         };
         cases.map(case).collect()
     };
-    let (value, _) = printed(&place, "held", &of);
-    assert!((value - counted(&place, "held", &held_out(&config), &[])).abs() < 1e-9, "{value}");
+    let (value, _) = printed(&dir, "held", &arguments);
+    assert!((value - counted(&dir, "held", &held_out(&config), &[])).abs() < 1e-9, "{value}");
     let folds = ["train", "--run", "folds", "--folds", "2", "--epochs", "2", "--json"];
-    let folds = place.json(&with(&folds, &of), "");
+    let folds = dir.json(&with(&folds, &arguments), "");
     for (at, run) in folds["runs"].as_array().unwrap().iter().enumerate() {
         config.set("data.fold", &unpadded_recipes::Value::Text(format!("{}/2", at + 1))).unwrap();
-        let found = counted(&place, &format!("folds/fold-{}", at + 1), &held_out(&config), &[]);
+        let found = counted(&dir, &format!("folds/fold-{}", at + 1), &held_out(&config), &[]);
         assert!((run["value"].as_f64().unwrap() - found).abs() < 1e-9, "{run} {found}");
     }
     // A resumed training must not compare the best epoch with epochs of another threshold.
-    let config = place.0.join("each/config.toml");
+    let config = dir.0.join("each/config.toml");
     let text = fs::read_to_string(&config).unwrap().replace("= \"per-label\"", "= 0.4");
     fs::write(&config, text).unwrap();
-    place.refuses(
+    dir.refuses(
         &["train", "--resume", "each", "--epochs", "4"],
         &["expected `threshold` \"per-label\", by which the best epoch so far was", "`predict` and `eval`"],
     );
@@ -139,9 +140,9 @@ fn several_labels_are_scored_by_the_thresholds_of_the_model() {
 
 #[test]
 fn thresholds_are_checked_and_belong_to_several_labels() {
-    let place = Place::new("threshold-errors");
-    place.write("reviews.tsv", &super::reviews());
-    let of = ["train", "--train", "reviews.tsv", "--epochs", "1", "--run", "run"];
+    let dir = TestDir::new("threshold-errors");
+    dir.write("reviews.tsv", &super::reviews());
+    let arguments = ["train", "--train", "reviews.tsv", "--epochs", "1", "--run", "run"];
     for (value, expected) in [
         ("1", "expected `per-label`, `one`, or a number above 0 and below 1 (rounded to f32), got 1"),
         (
@@ -150,22 +151,22 @@ fn thresholds_are_checked_and_belong_to_several_labels() {
         ),
         ("0.5", "decoding.threshold: expected none unless `data.target` is `labels`, got 0.5"),
     ] {
-        place.refuses(&with(&of, &["--set", &format!("decoding.threshold={value}")]), &[expected]);
+        dir.refuses(&with(&arguments, &["--set", &format!("decoding.threshold={value}")]), &[expected]);
     }
-    place.said(&with(&of, &[]), "");
+    dir.stdout(&with(&arguments, &[]), "");
     for first in [&["eval", "run", "reviews.tsv"][..], &["predict", "run"]] {
-        let said = place.refused(&[first, &["--set", "decoding.threshold=0.5"]].concat());
-        assert!(said.contains("expected none unless `data.target` is `labels`"), "{said}");
+        let text = dir.refused(&[first, &["--set", "decoding.threshold=0.5"]].concat());
+        assert!(text.contains("expected none unless `data.target` is `labels`"), "{text}");
     }
 }
 
 #[test]
 fn the_printed_figure_of_each_task_is_that_of_eval() {
-    let place = Place::new("figures-of-tasks");
-    let texts = |of: std::ops::Range<usize>, line: &dyn Fn(usize, &str) -> String| -> String {
+    let dir = TestDir::new("figures-of-tasks");
+    let texts = |rows: std::ops::Range<usize>, line: &dyn Fn(usize, &str) -> String| -> String {
         let words = ["red", "blue", "old", "new", "cat", "dog"];
         let text = |i: usize| (0..1 + dice(i, 50) % 6).map(|at| words[dice(i, at) % 6]).collect::<Vec<_>>();
-        of.map(|i| line(i, &text(i).join(" "))).collect()
+        rows.map(|i| line(i, &text(i).join(" "))).collect()
     };
     let label = |i: usize, text: &str| {
         let label = ["far", "near"][usize::from(text.starts_with('r')).max(dice(i, 61) / 80)];
@@ -192,12 +193,12 @@ fn the_printed_figure_of_each_task_is_that_of_eval() {
     ];
     for (at, (task, line, set, metric)) in cases.into_iter().enumerate() {
         let names = [format!("train-{at}.tsv"), format!("dev-{at}.tsv")];
-        place.write(&names[0], &texts(0..200, line));
-        place.write(&names[1], &texts(200..290, line));
+        dir.write(&names[0], &texts(0..200, line));
+        dir.write(&names[1], &texts(200..290, line));
         let run = format!("run-{at}");
-        let of = ["--task", task, "--train", &names[0], "--dev", &names[1]];
-        let (value, _) = printed(&place, &run, &[&of, set].concat());
-        let scores = place.json(&["eval", &run, &names[1], "--json"], "");
+        let rows = ["--task", task, "--train", &names[0], "--dev", &names[1]];
+        let (value, _) = printed(&dir, &run, &[&rows, set].concat());
+        let scores = dir.json(&["eval", &run, &names[1], "--json"], "");
         let factor = if scores["shares"].as_array().unwrap().contains(&metric.into()) { 100.0 } else { 1.0 };
         let found = factor * scores["scores"][metric].as_f64().unwrap();
         assert!((found / value - 1.0).abs() < 1e-7, "{task} {set:?}: {value} {found}");

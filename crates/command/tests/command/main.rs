@@ -36,9 +36,9 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 
 /// A folder of its own, where the command is called; removed at the end.
-struct Place(PathBuf);
+struct TestDir(PathBuf);
 
-impl Place {
+impl TestDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("unpadded-command-{name}-{}", std::process::id()));
         // Of two tests with one name, the first to end would remove the folder of both.
@@ -62,15 +62,15 @@ impl Place {
 
     /// A new folder with texts in `reviews.tsv` or `reviews.csv`, and a small model of them in the run `run`.
     fn trained(name: &str, file: &str, epochs: &str) -> Self {
-        let place = Self::new(name);
+        let dir = Self::new(name);
         let of_csv = || format!("text,stars\n{}", reviews().replace('\t', ","));
-        place.write(file, &if file.ends_with("csv") { of_csv() } else { reviews() });
-        place.said(&with(&["train", "--train", file, "--quiet"], &["--epochs", epochs, "--run", "run"]), "");
-        place
+        dir.write(file, &if file.ends_with("csv") { of_csv() } else { reviews() });
+        dir.stdout(&with(&["train", "--train", file, "--quiet"], &["--epochs", epochs, "--run", "run"]), "");
+        dir
     }
 
     /// Returns the standard output of a command that succeeds.
-    fn said(&self, arguments: &[&str], input: &str) -> String {
+    fn stdout(&self, arguments: &[&str], input: &str) -> String {
         let output = self.given(arguments, input);
         let error = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{arguments:?}: {error}");
@@ -78,8 +78,8 @@ impl Place {
     }
 
     fn json(&self, arguments: &[&str], input: &str) -> Value {
-        let said = self.said(arguments, input);
-        serde_json::from_str(said.trim_end().lines().last().unwrap()).unwrap()
+        let text = self.stdout(arguments, input);
+        serde_json::from_str(text.trim_end().lines().last().unwrap()).unwrap()
     }
 
     /// Returns the message of a command that is refused with exit code 2.
@@ -96,8 +96,8 @@ impl Place {
     /// Checks that a command is refused, and that its message has all of these parts.
     #[track_caller]
     fn refuses(&self, arguments: &[&str], parts: &[&str]) {
-        let said = self.refused(arguments);
-        assert!(parts.iter().all(|part| said.contains(part)), "{arguments:?}: {parts:?} in {said}");
+        let text = self.refused(arguments);
+        assert!(parts.iter().all(|part| text.contains(part)), "{arguments:?}: {parts:?} in {text}");
     }
 
     fn write(&self, name: &str, text: &str) {
@@ -122,7 +122,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDir {
     fn drop(&mut self) {
         fs::remove_dir_all(&self.0).ok();
     }
@@ -158,11 +158,11 @@ fn with<'a>(first: &[&'a str], rest: &[&'a str]) -> Vec<&'a str> {
 
 #[test]
 fn from_a_file_of_texts_to_answers() {
-    let place = Place::new("whole");
-    place.write("reviews.tsv", &reviews());
-    let last = place.json(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--json"]), "");
+    let dir = TestDir::new("whole");
+    dir.write("reviews.tsv", &reviews());
+    let last = dir.json(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--json"]), "");
     assert_eq!((&last["run"], &last["value"]), (&"runs/classify-1".into(), &100.0.into()), "{last}");
-    let run = place.0.join("runs/classify-1");
+    let run = dir.0.join("runs/classify-1");
     for name in ["config.toml", "metrics.jsonl", "last.ckpt", "best.ckpt", "report.html"] {
         assert!(run.join(name).is_file(), "{name}");
     }
@@ -177,57 +177,57 @@ fn from_a_file_of_texts_to_answers() {
     assert!(report.contains("</html>") && !report.contains("<script") && !report.contains("http:"));
 
     // It answers: by line, as JSON, and nothing of nothing.
-    let answers = place.said(&["predict", "runs/classify-1"], "it was fine\nand then it was dull");
+    let answers = dir.stdout(&["predict", "runs/classify-1"], "it was fine\nand then it was dull");
     let labels: Vec<&str> = answers.lines().map(|line| line.split('\t').next().unwrap()).collect();
     assert_eq!(labels, ["good", "bad"]);
-    let answer = place.json(&["predict", "runs/classify-1", "--json"], "it was dull\n");
+    let answer = dir.json(&["predict", "runs/classify-1", "--json"], "it was dull\n");
     assert_eq!((&answer["text"], &answer["label"]), (&"it was dull".into(), &"bad".into()));
-    assert_eq!(place.said(&["predict", "runs/classify-1"], ""), "");
-    let scores = place.json(&["eval", "runs/classify-1", "reviews.tsv", "--json"], "");
+    assert_eq!(dir.stdout(&["predict", "runs/classify-1"], ""), "");
+    let scores = dir.json(&["eval", "runs/classify-1", "reviews.tsv", "--json"], "");
     assert_eq!(scores["value"], 100.0, "{scores}");
     assert_eq!((&scores["metric"], &scores["dataset"]), (&"accuracy".into(), &"reviews.tsv".into()));
     assert!(scores["scores"]["loss"].as_f64() > Some(0.0) && scores["interval"][1] == 100.0, "{scores}");
 
     // It is looked at, drawn, written for PyTorch and read back.
-    let inspected = place.json(&["inspect", "runs/classify-1", "--json"], "");
+    let inspected = dir.json(&["inspect", "runs/classify-1", "--json"], "");
     assert_eq!((&inspected["task"], &inspected["epochs"]), (&"classify".into(), &6.into()));
     let updates = inspected["optimizer"].as_array().unwrap();
     assert!(updates.contains(&"adam".into()), "{inspected}");
     assert!(inspected["optimizer_state"].as_u64() > Some(0), "{inspected}");
-    assert!(place.said(&["graph", "runs/classify-1"], "").starts_with("<svg"));
-    assert!(place.said(&["graph", "runs/classify-1", "--format", "dot"], "").starts_with("digraph"));
+    assert!(dir.stdout(&["graph", "runs/classify-1"], "").starts_with("<svg"));
+    assert!(dir.stdout(&["graph", "runs/classify-1", "--format", "dot"], "").starts_with("digraph"));
     if cfg!(feature = "safetensors") {
-        let said = place.said(&["export", "runs/classify-1", "weights.safetensors"], "");
-        assert!(said.contains("parameter ") && said.contains("names in the file\n"), "{said}");
+        let text = dir.stdout(&["export", "runs/classify-1", "weights.safetensors"], "");
+        assert!(text.contains("parameter ") && text.contains("names in the file\n"), "{text}");
         let import = ["import", "runs/classify-1", "weights.safetensors", "-o", "again.ckpt"];
-        place.said(&import, "");
-        assert_eq!(place.said(&["predict", "again.ckpt"], "it was fine\nand then it was dull"), answers);
+        dir.stdout(&import, "");
+        assert_eq!(dir.stdout(&["predict", "again.ckpt"], "it was fine\nand then it was dull"), answers);
     }
-    let stats = place.json(&["data", "stats", "reviews.tsv", "--json"], "");
+    let stats = dir.json(&["data", "stats", "reviews.tsv", "--json"], "");
     assert_eq!((&stats["shortest"], &stats["longest"]), (&3.into(), &11.into()), "{stats}");
     let small = with(&["bench", "--train", "reviews.tsv"], &["--seconds", "0.2", "--json"]);
-    let bench = place.json(&small, "");
-    let above = |of: &Value| of["median"].as_f64().unwrap() > 0.0;
+    let bench = dir.json(&small, "");
+    let above = |figures: &Value| figures["median"].as_f64().unwrap() > 0.0;
     assert!(above(&bench["train"]) && above(&bench["predict"]) && above(&bench["alone_ms"]), "{bench}");
     assert!(!bench["operators"].as_array().unwrap().is_empty(), "{bench}");
 
     // The same config makes the same bytes.
     let config = "runs/classify-1/config.toml";
-    place.said(&["train", config, "--run", "again", "--quiet"], "");
-    let [one, other] = [run, place.0.join("again")].map(|run| fs::read(run.join("best.ckpt")).unwrap());
+    dir.stdout(&["train", config, "--run", "again", "--quiet"], "");
+    let [one, other] = [run, dir.0.join("again")].map(|run| fs::read(run.join("best.ckpt")).unwrap());
     assert!(one == other);
 }
 
 #[test]
 fn mistakes_end_with_2_and_write_nothing() {
-    let place = Place::new("mistakes");
-    place.write("reviews.tsv", &reviews());
-    place.write("bad.tsv", "good\tone\nno label here\n");
-    place.write("key.toml", "task = \"classify\"\n[model]\nhiden = 3\n");
-    place.write("type.toml", "[model]\nhidden = \"wide\"\n");
-    place.write("broken.toml", "[model\n");
-    place.write("torn.ckpt", "not a checkpoint");
-    let before = place.files();
+    let dir = TestDir::new("mistakes");
+    dir.write("reviews.tsv", &reviews());
+    dir.write("bad.tsv", "good\tone\nno label here\n");
+    dir.write("key.toml", "task = \"classify\"\n[model]\nhiden = 3\n");
+    dir.write("type.toml", "[model]\nhidden = \"wide\"\n");
+    dir.write("broken.toml", "[model\n");
+    dir.write("torn.ckpt", "not a checkpoint");
+    let before = dir.files();
     for (arguments, expected) in [
         (&["train", "key.toml"][..], &["key.toml:3", "`model.hidden`", "`model.hiden`"][..]),
         (&["train", "type.toml"], &["type.toml:2", "whole number", "wide"]),
@@ -246,60 +246,60 @@ fn mistakes_end_with_2_and_write_nothing() {
         (&["bench", "--seconds", "0"], &["above 0"]),
         (&["data", "check", "bad.tsv"], &["bad.tsv:2"]),
     ] {
-        let said = place.refused(arguments);
+        let text = dir.refused(arguments);
         for part in expected {
-            assert!(said.contains(part), "{arguments:?}: {part} in {said}");
+            assert!(text.contains(part), "{arguments:?}: {part} in {text}");
         }
     }
-    assert_eq!(place.files(), before);
+    assert_eq!(dir.files(), before);
 
     // A question to a model of another task is refused, too.
-    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
-    assert!(place.refused(&["generate", "run"]).contains("expected a language model"));
+    dir.stdout(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "run"]), "");
+    assert!(dir.refused(&["generate", "run"]).contains("expected a language model"));
     let again = with(&["train", "--train", "reviews.tsv"], &["--run", "run"]);
-    assert!(place.refused(&again).contains("--overwrite"));
-    assert!(place.refused(&["eval", "run", "bad.tsv"]).contains("bad.tsv"));
-    assert!(place.refused(&["export", "run", "run/best.ckpt"]).contains("new file"));
-    assert!(place.refused(&["train", "--set", "task=tag"]).contains("--task"));
+    assert!(dir.refused(&again).contains("--overwrite"));
+    assert!(dir.refused(&["eval", "run", "bad.tsv"]).contains("bad.tsv"));
+    assert!(dir.refused(&["export", "run", "run/best.ckpt"]).contains("new file"));
+    assert!(dir.refused(&["train", "--set", "task=tag"]).contains("--task"));
 
     // Existing files are not replaced without a flag.
-    let kept = fs::read(place.0.join("run/last.ckpt")).unwrap();
-    assert!(place.refused(&["train", "--resume", "run", "--overwrite"]).contains("cannot be used with"));
+    let kept = fs::read(dir.0.join("run/last.ckpt")).unwrap();
+    assert!(dir.refused(&["train", "--resume", "run", "--overwrite"]).contains("cannot be used with"));
     // A run that ended before its first checkpoint.
-    fs::create_dir(place.0.join("early")).unwrap();
-    fs::write(place.0.join("early/metrics.jsonl"), "").unwrap();
-    for told in [&["--run", "early"][..], &["--resume", "early"]] {
-        place.refuses(&with(&["train"], told), &["nothing was saved", "--overwrite"]);
+    fs::create_dir(dir.0.join("early")).unwrap();
+    fs::write(dir.0.join("early/metrics.jsonl"), "").unwrap();
+    for options in [&["--run", "early"][..], &["--resume", "early"]] {
+        dir.refuses(&with(&["train"], options), &["nothing was saved", "--overwrite"]);
     }
-    assert!(place.refused(&["graph", "run", "-o", "run/last.ckpt"]).contains("new file"));
-    fs::create_dir(place.0.join("folder")).unwrap();
-    place.write("folder/notes.txt", "mine");
+    assert!(dir.refused(&["graph", "run", "-o", "run/last.ckpt"]).contains("new file"));
+    fs::create_dir(dir.0.join("folder")).unwrap();
+    dir.write("folder/notes.txt", "mine");
     let over = with(&["train", "--train", "reviews.tsv"], &["--run", "folder", "--overwrite"]);
-    assert!(place.refused(&over).contains("with other files"));
-    assert_eq!(fs::read(place.0.join("run/last.ckpt")).unwrap(), kept);
+    assert!(dir.refused(&over).contains("with other files"));
+    assert_eq!(fs::read(dir.0.join("run/last.ckpt")).unwrap(), kept);
 }
 
 #[test]
 fn several_processes_are_refused_where_they_cannot_train() {
-    let place = Place::new("alone");
-    let said = |arguments: &[&str]| {
-        let mut command = place.command(arguments);
+    let dir = TestDir::new("alone");
+    let text = |arguments: &[&str]| {
+        let mut command = dir.command(arguments);
         command.env("OMPI_COMM_WORLD_SIZE", "2").env("OMPI_COMM_WORLD_RANK", "0");
         let output = command.stdin(Stdio::null()).output().unwrap();
         assert_eq!(output.status.code(), Some(2));
         String::from_utf8(output.stderr).unwrap()
     };
     let expected = "expected 1, since only `train` runs on several processes, got 2";
-    says(&said(&["init", "classify"]), &[expected]);
+    says(&text(&["init", "classify"]), &[expected]);
     if !cfg!(feature = "mpi") {
-        assert!(said(&["train"]).contains("`cargo install unpadded-command --features mpi`"));
+        assert!(text(&["train"]).contains("`cargo install unpadded-command --features mpi`"));
     }
-    assert!(place.files().is_empty());
+    assert!(dir.files().is_empty());
 }
 
 #[test]
 fn all_settings_that_make_no_sense_are_named() {
-    let place = Place::new("settings");
+    let dir = TestDir::new("settings");
     let wrong = [
         "training.epochs=0",
         "training.halve_after=0",
@@ -316,87 +316,87 @@ fn all_settings_that_make_no_sense_are_named() {
     ];
     let mut arguments = vec!["train", "--quiet"];
     arguments.extend(wrong.iter().flat_map(|setting| ["--set", setting]));
-    let said = place.refused(&arguments);
+    let text = dir.refused(&arguments);
     for setting in wrong {
         let name = setting.split('=').next().unwrap();
-        assert!(said.contains(&format!("{name}: expected")), "{name}: {said}");
+        assert!(text.contains(&format!("{name}: expected")), "{name}: {text}");
     }
 }
 
 #[test]
 fn answers_are_one_line_and_no_command_to_the_terminal() {
-    let place = Place::new("control");
+    let dir = TestDir::new("control");
     let reviews = reviews().replace("good\n", "\u{1b}[31mgood\n");
-    place.write("reviews.tsv", &reviews);
-    let said =
-        place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run"]), "");
-    assert!(!said.contains('\u{1b}'), "{said}");
-    let said = place.said(&["predict", "run"], "it was fine\n");
-    assert!(said.starts_with("\\u001b[31mgood\t"), "{said}");
+    dir.write("reviews.tsv", &reviews);
+    let text =
+        dir.stdout(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "6", "--run", "run"]), "");
+    assert!(!text.contains('\u{1b}'), "{text}");
+    let text = dir.stdout(&["predict", "run"], "it was fine\n");
+    assert!(text.starts_with("\\u001b[31mgood\t"), "{text}");
 }
 
 #[test]
 fn files_of_others_are_left_alone() {
-    let place = Place::new("folders");
-    place.write("reviews.tsv", &reviews());
+    let dir = TestDir::new("folders");
+    dir.write("reviews.tsv", &reviews());
     let train = with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "mine"]);
-    fs::create_dir(place.0.join("mine")).unwrap();
+    fs::create_dir(dir.0.join("mine")).unwrap();
     let others = ["mine/config.toml", "mine/events.out.tfevents.1.other", "mine/notes.txt"];
-    others.iter().for_each(|name| place.write(name, "mine"));
-    assert!(place.refused(&train).contains("with other files"));
+    others.iter().for_each(|name| dir.write(name, "mine"));
+    assert!(dir.refused(&train).contains("with other files"));
     // Only files of a run are replaced, and no file of the previous run is left.
-    place.write("mine/best.ckpt", "old");
-    place.said(&[&train[..], &["--overwrite"]].concat(), "");
+    dir.write("mine/best.ckpt", "old");
+    dir.stdout(&[&train[..], &["--overwrite"]].concat(), "");
     for (name, kept) in others.iter().zip([false, true, true]) {
-        assert_eq!(fs::read_to_string(place.0.join(name)).unwrap() == "mine", kept, "{name}");
+        assert_eq!(fs::read_to_string(dir.0.join(name)).unwrap() == "mine", kept, "{name}");
     }
-    place.said(&["predict", "mine"], "it was fine");
+    dir.stdout(&["predict", "mine"], "it was fine");
     // A training does not continue with other texts, and its files stay unchanged.
     let kept = || {
         ["config.toml", "best.ckpt", "metrics.jsonl"]
-            .map(|name| fs::read(place.0.join("mine").join(name)).unwrap())
+            .map(|name| fs::read(dir.0.join("mine").join(name)).unwrap())
     };
     let before = kept();
-    place.write("reviews.tsv", &(reviews() + "another\tgood\n"));
-    let said = place.refused(&["train", "--resume", "mine", "--epochs", "2"]);
-    assert!(said.contains("the data of the training so far"), "{said}");
+    dir.write("reviews.tsv", &(reviews() + "another\tgood\n"));
+    let text = dir.refused(&["train", "--resume", "mine", "--epochs", "2"]);
+    assert!(text.contains("the data of the training so far"), "{text}");
     assert!(kept() == before);
     // While a training runs its last checkpoint answers.
-    fs::remove_file(place.0.join("mine/best.ckpt")).unwrap();
-    place.said(&["predict", "mine"], "it was fine");
+    fs::remove_file(dir.0.join("mine/best.ckpt")).unwrap();
+    dir.stdout(&["predict", "mine"], "it was fine");
 }
 
 #[test]
 fn all_lines_that_are_wrong_are_named() {
-    let place = Place::new("lines");
-    place.write("bad.tsv", &reviews().replace("\tbad", ""));
-    let said = place.refused(&["data", "check", "bad.tsv"]);
+    let dir = TestDir::new("lines");
+    dir.write("bad.tsv", &reviews().replace("\tbad", ""));
+    let text = dir.refused(&["data", "check", "bad.tsv"]);
     for line in [2, 4, 6, 8] {
-        assert!(said.contains(&format!("bad.tsv:{line}:")), "{line}: {said}");
+        assert!(text.contains(&format!("bad.tsv:{line}:")), "{line}: {text}");
     }
-    assert!(said.contains("in all"), "{said}");
-    place.write("reviews.csv", &reviews().replace('\t', ","));
+    assert!(text.contains("in all"), "{text}");
+    dir.write("reviews.csv", &reviews().replace('\t', ","));
     // A column by its number, though a number is no text.
     let columns = ["--set", "data.text=1", "--set", "data.label=2"];
-    place.said(&[&["data", "check", "reviews.csv"][..], &columns].concat(), "");
-    let stats = place.json(&["data", "stats", "reviews.csv", "--json"], "");
+    dir.stdout(&[&["data", "check", "reviews.csv"][..], &columns].concat(), "");
+    let stats = dir.json(&["data", "stats", "reviews.csv", "--json"], "");
     assert!(stats["coverage"].as_f64().is_some_and(|share| share > 0.9), "{stats}");
     assert_eq!(stats["labels"].as_object().unwrap().len(), 2, "{stats}");
-    let vocabulary = place.json(&["data", "vocab", "reviews.csv", "--json"], "");
+    let vocabulary = dir.json(&["data", "vocab", "reviews.csv", "--json"], "");
     assert!(vocabulary["words"]["counts"]["was"].as_u64() > Some(90), "{vocabulary}");
 }
 
 #[test]
 fn words_of_tagged_text_are_counted() {
-    let place = Place::new("tagged");
+    let dir = TestDir::new("tagged");
     let text: String = (0..100).map(|i| format!("word{i} O\nNorth B-X\n\n")).collect();
-    place.write("train.conll", &text);
-    let of = |what: &str| place.json(&["data", what, "--task", "tag", "train.conll", "--json"], "");
-    let stats = of("stats");
+    dir.write("train.conll", &text);
+    let object = |what: &str| dir.json(&["data", what, "--task", "tag", "train.conll", "--json"], "");
+    let stats = object("stats");
     let number = |name: &str| stats[name].as_u64().unwrap();
     assert_eq!((number("tokens"), number("padded")), (2 * number("texts"), 2 * number("texts")), "{stats}");
     assert!(number("characters") > 9 * number("texts"), "{stats}");
-    let counts = &of("vocab")["tags"]["counts"];
+    let counts = &object("vocab")["tags"]["counts"];
     // The vocabulary has the counts of the training texts.
     assert_eq!((&counts["O"], &counts["B-X"]), (&stats["texts"], &stats["texts"]), "{counts}");
     assert_eq!((&stats["tags"]["O"], &stats["tags"]["B-X"]), (&100.into(), &100.into()), "{stats}");
@@ -421,21 +421,21 @@ fn signal(child: &std::process::Child, name: &str) {
 #[cfg(unix)]
 #[test]
 fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
-    let place = Place::new("resume");
-    place.write("reviews.tsv", &reviews());
+    let dir = TestDir::new("resume");
+    dir.write("reviews.tsv", &reviews());
     let train = |run: &'static str| {
         let first = ["train", "--train", "reviews.tsv", "--set", "training.patience=0"];
         with(&first, &["--epochs", "40", "--threads", "1", "--run", run])
     };
-    place.said(&train("whole"), "");
+    dir.stdout(&train("whole"), "");
     let first = ["-INT", "-KILL", "-TERM"];
     for (name, code) in first.into_iter().zip([Some(130), None, Some(130)]) {
-        let run = place.0.join("run");
-        let mut child = place.command(&train("run")).spawn().unwrap();
+        let run = dir.0.join("run");
+        let mut child = dir.command(&train("run")).spawn().unwrap();
         wait_for(&run, 3);
         if name == "-INT" {
             // A second training meanwhile is refused.
-            place.refuses(&["train", "--resume", "run"], &["run", "in use"]);
+            dir.refuses(&["train", "--resume", "run"], &["run", "in use"]);
         }
         signal(&child, name);
         assert_eq!(child.wait().unwrap().code(), code, "{name}");
@@ -446,15 +446,15 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
         let epochs = report.map(|page| page.contains(&format!("<dt>epochs</dt><dd dir=\"auto\">{ended}<")));
         assert_eq!(epochs, code.map(|_| true), "{name}");
         if code.is_some() {
-            place.best_is_of_last("run");
+            dir.best_is_of_last("run");
         }
-        place.said(&["train", "--resume", "run"], "");
+        dir.stdout(&["train", "--resume", "run"], "");
         for file in ["best.ckpt", "last.ckpt"] {
-            let [one, other] = ["whole", "run"].map(|run| fs::read(place.0.join(run).join(file)).unwrap());
+            let [one, other] = ["whole", "run"].map(|run| fs::read(dir.0.join(run).join(file)).unwrap());
             assert!(one == other, "{name}: {file}");
         }
         let values = |run: &str| -> Vec<Value> {
-            let text = fs::read_to_string(place.0.join(run).join("metrics.jsonl")).unwrap();
+            let text = fs::read_to_string(dir.0.join(run).join("metrics.jsonl")).unwrap();
             text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["dev"].clone()).collect()
         };
         let whole = values("whole");
@@ -465,29 +465,29 @@ fn interrupted_or_killed_it_goes_on_to_the_same_bytes() {
 
 #[test]
 fn the_best_model_is_the_same_from_memory_and_from_the_file() {
-    let place = Place::new("best");
-    place.write("reviews.tsv", &reviews());
+    let dir = TestDir::new("best");
+    dir.write("reviews.tsv", &reviews());
     let train = ["train", "--train", "reviews.tsv", "--set", "training.patience=0", "--epochs", "6"];
     for averaging in ["none", "ema", "mean"] {
-        let of = format!("training.averaging={averaging}");
-        place.said(&with(&train, &["--run", averaging, "--set", &of]), "");
-        place.best_is_of_last(averaging);
+        let setting = format!("training.averaging={averaging}");
+        dir.stdout(&with(&train, &["--run", averaging, "--set", &setting]), "");
+        dir.best_is_of_last(averaging);
         // No later epoch is better, so the best one is of the time before.
-        place.said(&["train", "--resume", averaging, "--epochs", "8"], "");
-        place.best_is_of_last(averaging);
-        let metrics = fs::read_to_string(place.0.join(averaging).join("metrics.jsonl")).unwrap();
+        dir.stdout(&["train", "--resume", averaging, "--epochs", "8"], "");
+        dir.best_is_of_last(averaging);
+        let metrics = fs::read_to_string(dir.0.join(averaging).join("metrics.jsonl")).unwrap();
         let best = metrics.lines().map(|line| line.contains("\"best\":true"));
         let best = best.collect::<Vec<_>>();
         assert!(best.len() == 8 && best[..6].contains(&true) && !best[6..].contains(&true), "{metrics}");
         // Nothing is left to train, so no file is written.
-        let run = place.0.join(averaging);
+        let run = dir.0.join(averaging);
         let files = || -> std::collections::BTreeMap<PathBuf, Vec<u8>> {
             let entries = fs::read_dir(&run).unwrap().map(|entry| entry.unwrap().path());
             entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
         };
         let before = files();
         for more in [&[][..], &["--epochs", "7", "--set", "training.rate=0.01"]] {
-            place.said(&[&["train", "--resume", averaging][..], more].concat(), "");
+            dir.stdout(&[&["train", "--resume", averaging][..], more].concat(), "");
             assert!(files() == before, "{averaging} {more:?}");
         }
     }
@@ -495,44 +495,44 @@ fn the_best_model_is_the_same_from_memory_and_from_the_file() {
 
 #[test]
 fn help_and_completions() {
-    let place = Place::new("help");
-    let help = place.said(&["--help"], "");
+    let dir = TestDir::new("help");
+    let help = dir.stdout(&["--help"], "");
     assert!(!help.contains('\u{1b}'), "colours in a pipe");
-    assert!(place.said(&["completions", "bash"], "").contains("_unpadded"));
-    let config = place.said(&["init", "tag", "--train", "train.conll"], "");
+    assert!(dir.stdout(&["completions", "bash"], "").contains("_unpadded"));
+    let config = dir.stdout(&["init", "tag", "--train", "train.conll"], "");
     assert!(config.contains("task = \"tag\"") && config.contains("train = \"train.conll\""), "{config}");
-    assert!(place.files().is_empty());
+    assert!(dir.files().is_empty());
 }
 
 #[test]
 fn a_test_file_is_scored_by_class_and_by_two_runs() {
-    let place = Place::new("scores");
-    place.write("reviews.tsv", &reviews());
-    place.write("test.tsv", "it was fine\tgood\nit was dull\tbad\nit was\tmiddling\nit was fine\tgood\n");
+    let dir = TestDir::new("scores");
+    dir.write("reviews.tsv", &reviews());
+    dir.write("test.tsv", "it was fine\tgood\nit was dull\tbad\nit was\tmiddling\nit was fine\tgood\n");
     let train = ["train", "--train", "reviews.tsv", "--test", "test.tsv"];
-    let last = place.json(&with(&train, &["--epochs", "6", "--run", "one", "--json"]), "");
+    let last = dir.json(&with(&train, &["--epochs", "6", "--run", "one", "--json"]), "");
     assert_eq!((&last["test"], &last["test_scores"]["value"]), (&75.0.into(), &75.0.into()), "{last}");
-    let kept = fs::read_to_string(place.0.join("one/test.json")).unwrap();
+    let kept = fs::read_to_string(dir.0.join("one/test.json")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&kept).unwrap(), last["test_scores"]);
-    let report = fs::read_to_string(place.0.join("one/report.html")).unwrap();
+    let report = fs::read_to_string(dir.0.join("one/report.html")).unwrap();
     assert!(report.contains("Scores on the test set") && report.contains("macro F1"));
-    let evaluated = place.json(&["eval", "one", "test.tsv", "--json"], "");
+    let evaluated = dir.json(&["eval", "one", "test.tsv", "--json"], "");
     assert_eq!(evaluated, last["test_scores"]);
     assert_eq!(evaluated["unseen"][0]["first"][0], "test.tsv:3", "{evaluated}");
     let support = evaluated["tables"]["label"].as_array().unwrap().iter().map(|row| row["support"].as_u64());
     assert_eq!(support.sum::<Option<u64>>(), Some(4));
-    let output = place.given(&["eval", "one", "test.tsv"], "");
-    let (said, warned) =
+    let output = dir.given(&["eval", "one", "test.tsv"], "");
+    let (text, warned) =
         (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
-    assert!(said.contains("label") && said.contains("precision") && said.contains("75.00 %"), "{said}");
+    assert!(text.contains("label") && text.contains("precision") && text.contains("75.00 %"), "{text}");
     says(&warned, &["label `middling` never occurs in training", "test.tsv:3"]);
 
-    place.said(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "two"]), "");
-    let said = place.said(&["eval", "one", "two", "test.tsv"], "");
-    assert!(said.contains("training.epochs") && said.contains("p = "), "{said}");
-    let counts = said.lines().find(|line| line.starts_with("texts ")).unwrap_or_default();
-    assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["texts", "4", "4"], "{said}");
-    let both = place.json(&["eval", "one", "two", "test.tsv", "--json"], "");
+    dir.stdout(&with(&["train", "--train", "reviews.tsv"], &["--epochs", "1", "--run", "two"]), "");
+    let text = dir.stdout(&["eval", "one", "two", "test.tsv"], "");
+    assert!(text.contains("training.epochs") && text.contains("p = "), "{text}");
+    let counts = text.lines().find(|line| line.starts_with("texts ")).unwrap_or_default();
+    assert_eq!(counts.split_whitespace().collect::<Vec<_>>(), ["texts", "4", "4"], "{text}");
+    let both = dir.json(&["eval", "one", "two", "test.tsv", "--json"], "");
     assert_eq!(
         (&both["runs"][0]["value"], &both["settings"]["training.epochs"][1]),
         (&75.0.into(), &"1".into())

@@ -6,7 +6,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use super::{Place, reviews, with};
+use super::{TestDir, reviews, with};
 
 /// The number of limits per command.
 const LIMITS: u64 = 8;
@@ -19,19 +19,19 @@ fn limits() -> u64 {
 }
 
 /// Runs a command under a limit of its address space, in KiB.
-fn limited(place: &Place, arguments: &[&str], kib: u64) -> Output {
+fn limited(dir: &TestDir, arguments: &[&str], kib: u64) -> Output {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_unpadded")]);
-    command.current_dir(&place.0).args(arguments).env("RUST_BACKTRACE", "0").output().unwrap()
+    command.current_dir(&dir.0).args(arguments).env("RUST_BACKTRACE", "0").output().unwrap()
 }
 
 /// Returns the least limit with which a command succeeds, to [`STEP`] KiB. `before` prepares each attempt.
-fn least(place: &Place, arguments: &[&str], before: &dyn Fn()) -> u64 {
+fn least(dir: &TestDir, arguments: &[&str], before: &dyn Fn()) -> u64 {
     let (mut fails, mut succeeds) = (0, (1 << 20) / STEP);
     while succeeds - fails > 1 {
         let middle = (fails + succeeds) / 2;
         before();
-        match limited(place, arguments, middle * STEP).status.code() {
+        match limited(dir, arguments, middle * STEP).status.code() {
             Some(0) => succeeds = middle,
             _ => fails = middle,
         }
@@ -42,23 +42,23 @@ fn least(place: &Place, arguments: &[&str], before: &dyn Fn()) -> u64 {
 /// Runs a command under limits from `start` to the least limit with which the command succeeds. Returns the number of runs and
 /// of their failures. `after` checks the files behind each run.
 fn under_limits(
-    place: &Place,
+    dir: &TestDir,
     arguments: &[&str],
     start: u64,
     before: &dyn Fn(),
     after: &dyn Fn(bool),
 ) -> [u64; 2] {
-    let peak = least(place, arguments, before).max(start);
+    let peak = least(dir, arguments, before).max(start);
     let mut counts = [0, 0];
     for number in 0..limits() {
         let kib = start + (peak - start) * number / (limits() - 1);
         before();
-        let output = limited(place, arguments, kib);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let output = limited(dir, arguments, kib);
+        let text = String::from_utf8_lossy(&output.stderr);
         let code = output.status.code();
-        let run = format!("{arguments:?} under {kib} of {peak} KiB: {:?}: {said}", output.status);
-        assert!(matches!(code, Some(0..=2)) && !said.contains("panicked"), "{run}");
-        assert!(code == Some(0) || said.contains("error: "), "{run}");
+        let run = format!("{arguments:?} under {kib} of {peak} KiB: {:?}: {text}", output.status);
+        assert!(matches!(code, Some(0..=2)) && !text.contains("panicked"), "{run}");
+        assert!(code == Some(0) || text.contains("error: "), "{run}");
         after(code == Some(0));
         counts[0] += 1;
         counts[1] += u64::from(code != Some(0));
@@ -88,23 +88,23 @@ fn is_whole(folder: &std::path::Path) {
 
 #[test]
 fn a_refusal_of_memory_is_a_message_at_every_limit() {
-    let place = Place::new("memory");
-    place.write("reviews.tsv", &reviews());
+    let dir = TestDir::new("memory");
+    dir.write("reviews.tsv", &reviews());
     let train = |run: &str, epochs: &str| {
         let rest = ["--run", run, "--epochs", epochs, "--quiet"];
-        place.said(&with(&["train", "--train", "reviews.tsv"], &rest), "");
-        fs::read(place.0.join(run).join("last.ckpt")).unwrap()
+        dir.stdout(&with(&["train", "--train", "reviews.tsv"], &rest), "");
+        fs::read(dir.0.join(run).join("last.ckpt")).unwrap()
     };
     let whole = train("whole", "2");
     train("first", "1");
     // The least limit depends a little on the addresses that the system draws.
-    let start = least(&place, &["--version"], &|| ()) + 2 * STEP;
-    let run = place.0.join("run");
+    let start = least(&dir, &["--version"], &|| ()) + 2 * STEP;
+    let run = dir.0.join("run");
     let none = || drop(fs::remove_dir_all(&run));
     let copied = || {
         none();
         fs::create_dir(&run).unwrap();
-        for entry in fs::read_dir(place.0.join("first")).unwrap() {
+        for entry in fs::read_dir(dir.0.join("first")).unwrap() {
             let path = entry.unwrap().path();
             fs::copy(&path, run.join(path.file_name().unwrap())).unwrap();
         }
@@ -114,7 +114,7 @@ fn a_refusal_of_memory_is_a_message_at_every_limit() {
         is_whole(&run);
         let last = run.join("last.ckpt");
         if !done && last.is_file() {
-            place.given(&["train", "--resume", "run", "--epochs", "2", "--quiet"], "");
+            dir.given(&["train", "--resume", "run", "--epochs", "2", "--quiet"], "");
         }
         assert!(!last.is_file() || fs::read(&last).unwrap() == whole);
         is_whole(&run);
@@ -122,8 +122,8 @@ fn a_refusal_of_memory_is_a_message_at_every_limit() {
     let train = with(&["train", "--train", "reviews.tsv"], &["--run", "run", "--epochs", "2", "--quiet"]);
     let resume = ["train", "--resume", "run", "--epochs", "2", "--quiet"];
     let mut all = vec![
-        under_limits(&place, &train, start, &none, &resumed),
-        under_limits(&place, &resume, start, &copied, &resumed),
+        under_limits(&dir, &train, start, &none, &resumed),
+        under_limits(&dir, &resume, start, &copied, &resumed),
     ];
     let files = [
         &["predict", "whole", "reviews.tsv"][..],
@@ -131,16 +131,16 @@ fn a_refusal_of_memory_is_a_message_at_every_limit() {
         &["data", "check", "reviews.tsv"],
     ];
     let nothing = |_: bool| ();
-    all.extend(files.map(|arguments| under_limits(&place, arguments, start, &|| (), &nothing)));
+    all.extend(files.map(|arguments| under_limits(&dir, arguments, start, &|| (), &nothing)));
     if cfg!(feature = "safetensors") {
         // A small model is imported with the memory that the start of the command needs.
         let wide = ["--set", "model.hidden=256", "--run", "wide", "--epochs", "1", "--quiet"];
-        place.said(&[&["train", "--train", "reviews.tsv"], &wide[..]].concat(), "");
-        place.said(&["export", "wide", "weights.safetensors"], "");
-        let imported = place.0.join("imported.ckpt");
+        dir.stdout(&[&["train", "--train", "reviews.tsv"], &wide[..]].concat(), "");
+        dir.stdout(&["export", "wide", "weights.safetensors"], "");
+        let imported = dir.0.join("imported.ckpt");
         let gone = || drop(fs::remove_file(&imported));
         let import = ["import", "wide", "weights.safetensors", "-o", "imported.ckpt"];
-        all.push(under_limits(&place, &import, start, &gone, &|_| is_whole(&place.0)));
+        all.push(under_limits(&dir, &import, start, &gone, &|_| is_whole(&dir.0)));
     }
     let failures: u64 = all.iter().map(|[_, failures]| failures).sum();
     assert!(failures >= all.len() as u64, "{all:?}");
@@ -152,8 +152,8 @@ fn an_abort_with_memory_left_stays_an_abort() {
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::process::ExitStatusExt;
 
-    let place = Place::trained("abort", "reviews.tsv", "1");
-    let mut child = place.command(&["predict", "run"]).spawn().unwrap();
+    let dir = TestDir::trained("abort", "reviews.tsv", "1");
+    let mut child = dir.command(&["predict", "run"]).spawn().unwrap();
     let (mut stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
     stdin.write_all(b"it was fine\n").unwrap();
     // The command handles signals once it answers.
@@ -165,60 +165,60 @@ fn an_abort_with_memory_left_stays_an_abort() {
 
 #[test]
 fn a_check_refuses_a_limit_that_the_model_exceeds() {
-    let place = Place::new("check-limit");
-    place.write("reviews.tsv", &reviews());
+    let dir = TestDir::new("check-limit");
+    dir.write("reviews.tsv", &reviews());
     let check =
-        |memory: &str| place.command(&["data", "check", "reviews.tsv", "--set", memory]).output().unwrap();
+        |memory: &str| dir.command(&["data", "check", "reviews.tsv", "--set", memory]).output().unwrap();
     let refused = check("memory=200kB");
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(2), "{said}");
-    assert!(said.contains("memory limit: expected more than "), "{said}");
-    assert!(said.contains("for parameters, optimizer and data, got 0.2 MB"), "{said}");
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{text}");
+    assert!(text.contains("memory limit: expected more than "), "{text}");
+    assert!(text.contains("for parameters, optimizer and data, got 0.2 MB"), "{text}");
     assert_eq!(check("memory=2GB").status.code(), Some(0));
 }
 
 #[test]
 fn a_run_is_replaced_only_if_the_new_training_can_begin() {
-    let place = Place::new("limit-replace");
-    place.write("reviews.tsv", &reviews());
+    let dir = TestDir::new("limit-replace");
+    dir.write("reviews.tsv", &reviews());
     let train = |more: &[&str]| {
         let arguments = [&["train", "--train", "reviews.tsv", "--epochs", "1", "--quiet"], more].concat();
-        place.command(&arguments).output().unwrap()
+        dir.command(&arguments).output().unwrap()
     };
     assert_eq!(train(&["--run", "old"]).status.code(), Some(0));
-    let kept = std::fs::read(place.0.join("old/best.ckpt")).unwrap();
+    let kept = std::fs::read(dir.0.join("old/best.ckpt")).unwrap();
     let refused = train(&["--run", "old", "--overwrite", "--set", "memory=200kB"]);
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("memory limit: expected more than "), "{said}");
-    assert_eq!(std::fs::read(place.0.join("old/best.ckpt")).unwrap(), kept);
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("memory limit: expected more than "), "{text}");
+    assert_eq!(std::fs::read(dir.0.join("old/best.ckpt")).unwrap(), kept);
     // A refused training leaves no folder.
     assert_eq!(train(&["--run", "new", "--set", "memory=200kB"]).status.code(), Some(1));
-    assert!(!place.0.join("new").exists());
+    assert!(!dir.0.join("new").exists());
     // A resumed training keeps its limit, in the config, too.
     assert_eq!(train(&["--run", "new", "--set", "memory=1GB"]).status.code(), Some(0));
     let resume = ["train", "--resume", "new", "--epochs", "2", "--set", "memory=2GB"];
-    let resumed = place.command(&resume).output().unwrap();
-    let said = String::from_utf8_lossy(&resumed.stderr);
-    assert_eq!(resumed.status.code(), Some(0), "{said}");
-    assert!(said.contains("memory limit: 1 GB, as in the training so far; 2 GB is ignored"), "{said}");
-    let config = std::fs::read_to_string(place.0.join("new/config.toml")).unwrap();
+    let resumed = dir.command(&resume).output().unwrap();
+    let text = String::from_utf8_lossy(&resumed.stderr);
+    assert_eq!(resumed.status.code(), Some(0), "{text}");
+    assert!(text.contains("memory limit: 1 GB, as in the training so far; 2 GB is ignored"), "{text}");
+    let config = std::fs::read_to_string(dir.0.join("new/config.toml")).unwrap();
     assert!(config.contains("memory = \"1 GB\""), "{config}");
 }
 
 #[test]
 fn a_text_that_exceeds_the_limit_is_named_by_its_line() {
-    let place = Place::new("limit-line");
+    let dir = TestDir::new("limit-line");
     let long = "word ".repeat(200_000);
-    place.write("reviews.tsv", &format!("{}{long}\tgood\n", reviews()));
-    place.write("dev.tsv", &reviews());
+    dir.write("reviews.tsv", &format!("{}{long}\tgood\n", reviews()));
+    dir.write("dev.tsv", &reviews());
     let lines = reviews().lines().count() + 1;
     let train =
         ["train", "--train", "reviews.tsv", "--dev", "dev.tsv", "--run", "run", "--set", "memory=30MB"];
-    let refused = place.command(&train).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("memory of sample ") && said.contains("for 200000 tokens"), "{said}");
-    assert!(said.contains(&format!(" is at reviews.tsv:{lines}")), "{said}");
-    assert!(said.contains("or raise the memory limit to at least "), "{said}");
+    let refused = dir.command(&train).output().unwrap();
+    let text = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("memory of sample ") && text.contains("for 200000 tokens"), "{text}");
+    assert!(text.contains(&format!(" is at reviews.tsv:{lines}")), "{text}");
+    assert!(text.contains("or raise the memory limit to at least "), "{text}");
 }

@@ -18,14 +18,14 @@ const LIMIT: &str = "120";
 const EPOCHS: [&str; 2] = ["--epochs", "40"];
 
 /// A folder with texts, where `mpirun` is installed.
-fn place(name: &str) -> Option<(Place, MutexGuard<'static, ()>)> {
+fn test_dir(name: &str) -> Option<(TestDir, MutexGuard<'static, ()>)> {
     if Command::new("mpirun").arg("--version").output().is_err() {
         println!("mpirun is not installed: nothing was tested");
         return None;
     }
-    let place = Place::new(&format!("processes-{name}"));
-    place.write("reviews.tsv", &reviews());
-    Some((place, ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
+    let dir = TestDir::new(&format!("processes-{name}"));
+    dir.write("reviews.tsv", &reviews());
+    Some((dir, ALONE.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 fn training<'a>(rest: &[&'a str]) -> Vec<&'a str> {
@@ -33,11 +33,11 @@ fn training<'a>(rest: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// An `mpirun` of this many processes, ended by `timeout`.
-fn mpirun(place: &Place, processes: usize, arguments: &[&str]) -> Command {
-    let own = place.command(arguments);
+fn mpirun(dir: &TestDir, processes: usize, arguments: &[&str]) -> Command {
+    let own = dir.command(arguments);
     let mut command = Command::new("timeout");
     command.args([LIMIT, "mpirun", "--allow-run-as-root", "--oversubscribe", "-n", &processes.to_string()]);
-    command.arg(own.get_program()).args(own.get_args()).current_dir(&place.0).stdin(Stdio::null());
+    command.arg(own.get_program()).args(own.get_args()).current_dir(&dir.0).stdin(Stdio::null());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -48,14 +48,14 @@ fn ended(output: &Output) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&text).into_owned())
 }
 
-fn done(place: &Place, processes: usize, arguments: &[&str]) -> String {
-    let (code, said) = ended(&mpirun(place, processes, arguments).output().unwrap());
-    assert_eq!(code, Some(0), "{arguments:?}: {said}");
-    said
+fn done(dir: &TestDir, processes: usize, arguments: &[&str]) -> String {
+    let (code, text) = ended(&mpirun(dir, processes, arguments).output().unwrap());
+    assert_eq!(code, Some(0), "{arguments:?}: {text}");
+    text
 }
 
-fn last(place: &Place, run: &str) -> Vec<u8> {
-    fs::read(place.0.join(run).join("last.ckpt")).unwrap()
+fn last(dir: &TestDir, run: &str) -> Vec<u8> {
+    fs::read(dir.0.join(run).join("last.ckpt")).unwrap()
 }
 
 fn children(process: u32) -> Vec<u32> {
@@ -71,11 +71,11 @@ fn send(signal: &str, process: u32) {
 }
 
 /// A training of two processes, once it has trained two epochs: `timeout`, the process of `mpirun` and the ranks.
-fn under_way(place: &Place, run: &str, more: &[&str]) -> (Child, u32, Vec<u32>) {
+fn under_way(dir: &TestDir, run: &str, more: &[&str]) -> (Child, u32, Vec<u32>) {
     let arguments = training(&[&EPOCHS[..], &["--run", run], more].concat());
-    let child = mpirun(place, 2, &arguments).spawn().unwrap();
+    let child = mpirun(dir, 2, &arguments).spawn().unwrap();
     let began = Instant::now();
-    let epochs = || fs::read_to_string(place.0.join(run).join("metrics.jsonl")).unwrap_or_default();
+    let epochs = || fs::read_to_string(dir.0.join(run).join("metrics.jsonl")).unwrap_or_default();
     while epochs().lines().count() < 2 {
         assert!(began.elapsed() < Duration::from_secs(60), "no epoch");
         sleep(Duration::from_millis(20));
@@ -88,13 +88,13 @@ fn under_way(place: &Place, run: &str, more: &[&str]) -> (Child, u32, Vec<u32>) 
 
 /// Sends a signal to a training of two processes; how it ended, within this many seconds.
 fn signalled(
-    place: &Place,
+    dir: &TestDir,
     run: &str,
     more: &[&str],
     seconds: u64,
     signal: impl FnOnce(u32, &[u32]),
 ) -> (Option<i32>, String) {
-    let (child, mpirun, ranks) = under_way(place, run, more);
+    let (child, mpirun, ranks) = under_way(dir, run, more);
     signal(mpirun, &ranks);
     let began = Instant::now();
     let ended = ended(&child.wait_with_output().unwrap());
@@ -103,22 +103,22 @@ fn signalled(
 }
 
 /// Checks that a resumed run has the bytes of a run that nothing has interrupted.
-fn goes_on(place: &Place, run: &str, processes: usize) {
-    if !place.0.join("whole").exists() {
-        place.said(&training(&[&EPOCHS[..], &["--run", "whole", "--set", "training.parts=2"]].concat()), "");
+fn goes_on(dir: &TestDir, run: &str, processes: usize) {
+    if !dir.0.join("whole").exists() {
+        dir.stdout(&training(&[&EPOCHS[..], &["--run", "whole", "--set", "training.parts=2"]].concat()), "");
     }
-    done(place, processes, &["train", "--resume", run, "--quiet"]);
-    assert!(last(place, run) == last(place, "whole"), "{run}");
+    done(dir, processes, &["train", "--resume", run, "--quiet"]);
+    assert!(last(dir, run) == last(dir, "whole"), "{run}");
 }
 
 #[test]
 fn several_processes_train_to_the_bytes_of_one() {
-    let Some((place, _alone)) = place("bytes") else { return };
+    let Some((dir, _alone)) = dir("bytes") else { return };
     // Equal texts would all be held out, or none.
     let sentence = |i: usize| format!("it O\nrains O\nin O\nParis{i} B-place\n\nno O\nrain{i} O\n\n");
-    place.write("tags.conll", &(0..30).map(sentence).collect::<String>());
+    dir.write("tags.conll", &(0..30).map(sentence).collect::<String>());
     let line = |i: usize| format!("it rains {i} times and then it does not rain, and so on\n");
-    place.write("text.txt", &(0..60).map(line).collect::<String>());
+    dir.write("text.txt", &(0..60).map(line).collect::<String>());
     for (task, data, processes) in [
         ("classify", "reviews.tsv", 2_usize),
         ("classify", "reviews.tsv", 3),
@@ -127,14 +127,14 @@ fn several_processes_train_to_the_bytes_of_one() {
     ] {
         let parts = format!("training.parts={}", processes.next_power_of_two());
         let train = with(&["train", "--task", task, "--train", data], &["--epochs", "2"]);
-        place.said(&[&train[..], &["--run", "one", "--overwrite", "--set", &parts]].concat(), "");
-        let said = done(&place, processes, &[&train[..], &["--run", "several", "--overwrite"]].concat());
-        assert!(last(&place, "one") == last(&place, "several"), "{task}, {processes} processes");
-        place.best_is_of_last("several");
+        dir.stdout(&[&train[..], &["--run", "one", "--overwrite", "--set", &parts]].concat(), "");
+        let text = done(&dir, processes, &[&train[..], &["--run", "several", "--overwrite"]].concat());
+        assert!(last(&dir, "one") == last(&dir, "several"), "{task}, {processes} processes");
+        dir.best_is_of_last("several");
         // Rank 0 alone writes, and reports for the others.
-        assert_eq!(said.matches("run folder: ").count(), 1, "{said}");
-        assert!(said.contains(&format!("{processes} processes: waited ")), "{said}");
-        let read = |run: &str, name: &str| fs::read_to_string(place.0.join(run).join(name)).unwrap();
+        assert_eq!(text.matches("run folder: ").count(), 1, "{text}");
+        assert!(text.contains(&format!("{processes} processes: waited ")), "{text}");
+        let read = |run: &str, name: &str| fs::read_to_string(dir.0.join(run).join(name)).unwrap();
         assert_eq!(read("one", "metrics.jsonl"), read("several", "metrics.jsonl"));
         assert_eq!(read("one", "config.toml"), read("several", "config.toml"));
         assert!(read("several", "report.html").contains("processes: waited "));
@@ -143,63 +143,63 @@ fn several_processes_train_to_the_bytes_of_one() {
 
 #[test]
 fn a_training_goes_on_on_other_numbers_of_processes() {
-    let Some((place, _alone)) = place("resumed") else { return };
-    done(&place, 3, &training(&["--epochs", "2", "--run", "run"]));
-    place.said(&["train", "--resume", "run", "--epochs", "3", "--quiet"], "");
-    done(&place, 2, &["train", "--resume", "run", "--epochs", "5", "--quiet"]);
-    place.said(&training(&["--epochs", "5", "--run", "one", "--set", "training.parts=4"]), "");
-    assert!(last(&place, "run") == last(&place, "one"));
+    let Some((dir, _alone)) = dir("resumed") else { return };
+    done(&dir, 3, &training(&["--epochs", "2", "--run", "run"]));
+    dir.stdout(&["train", "--resume", "run", "--epochs", "3", "--quiet"], "");
+    done(&dir, 2, &["train", "--resume", "run", "--epochs", "5", "--quiet"]);
+    dir.stdout(&training(&["--epochs", "5", "--run", "one", "--set", "training.parts=4"]), "");
+    assert!(last(&dir, "run") == last(&dir, "one"));
     // A run of one part is of one process.
-    place.said(&training(&["--epochs", "1", "--run", "alone"]), "");
-    let (code, said) = ended(&mpirun(&place, 2, &["train", "--resume", "alone"]).output().unwrap());
-    assert!(code == Some(2) && said.contains("processes: expected at most 1"), "{code:?}: {said}");
-    assert!(said.contains("`--set training.parts=2`"), "{said}");
+    dir.stdout(&training(&["--epochs", "1", "--run", "alone"]), "");
+    let (code, text) = ended(&mpirun(&dir, 2, &["train", "--resume", "alone"]).output().unwrap());
+    assert!(code == Some(2) && text.contains("processes: expected at most 1"), "{code:?}: {text}");
+    assert!(text.contains("`--set training.parts=2`"), "{text}");
 }
 
 #[test]
 fn a_process_that_is_killed_or_stopped_ends_all() {
-    let Some((place, _alone)) = place("killed") else { return };
+    let Some((dir, _alone)) = dir("killed") else { return };
     for rank in [0, 1] {
         let run = format!("killed{rank}");
-        let (code, said) = signalled(&place, &run, &[], 8, |_, ranks| send("-KILL", ranks[rank]));
-        assert!(code.is_some_and(|code| code != 0), "{said}");
-        goes_on(&place, &run, 2 - rank);
+        let (code, text) = signalled(&dir, &run, &[], 8, |_, ranks| send("-KILL", ranks[rank]));
+        assert!(code.is_some_and(|code| code != 0), "{text}");
+        goes_on(&dir, &run, 2 - rank);
         let run = format!("stopped{rank}");
-        let (code, said) =
-            signalled(&place, &run, &["--deadline", "3"], 10, |_, ranks| send("-STOP", ranks[rank]));
-        assert!(code.is_some_and(|code| code != 0), "{said}");
-        assert!(said.contains(&format!("within 3.0 s, got none of rank {rank}")), "{said}");
-        goes_on(&place, &run, 1 + rank);
+        let (code, text) =
+            signalled(&dir, &run, &["--deadline", "3"], 10, |_, ranks| send("-STOP", ranks[rank]));
+        assert!(code.is_some_and(|code| code != 0), "{text}");
+        assert!(text.contains(&format!("within 3.0 s, got none of rank {rank}")), "{text}");
+        goes_on(&dir, &run, 1 + rank);
     }
 }
 
 #[test]
 fn an_interrupt_is_saved_once() {
-    let Some((place, _alone)) = place("interrupted") else { return };
-    let (code, said) = signalled(&place, "usr1", &[], 20, |mpirun, _| send("-USR1", mpirun));
-    assert!(code == Some(130) && said.matches("--resume usr1 continues").count() == 1, "{code:?}: {said}");
-    place.best_is_of_last("usr1");
-    goes_on(&place, "usr1", 2);
+    let Some((dir, _alone)) = dir("interrupted") else { return };
+    let (code, text) = signalled(&dir, "usr1", &[], 20, |mpirun, _| send("-USR1", mpirun));
+    assert!(code == Some(130) && text.matches("--resume usr1 continues").count() == 1, "{code:?}: {text}");
+    dir.best_is_of_last("usr1");
+    goes_on(&dir, "usr1", 2);
     // A signal of one process interrupts all.
-    let (code, said) = signalled(&place, "term", &[], 20, |_, ranks| send("-TERM", ranks[1]));
-    assert!(code == Some(130) && said.contains("--resume term continues"), "{code:?}: {said}");
-    goes_on(&place, "term", 1);
+    let (code, text) = signalled(&dir, "term", &[], 20, |_, ranks| send("-TERM", ranks[1]));
+    assert!(code == Some(130) && text.contains("--resume term continues"), "{code:?}: {text}");
+    goes_on(&dir, "term", 1);
     // `mpirun` kills its processes two seconds after Ctrl-C.
-    let (code, said) = signalled(&place, "int", &[], 10, |mpirun, _| send("-INT", mpirun));
-    assert!(code.is_some_and(|code| code != 0), "{said}");
-    goes_on(&place, "int", 2);
+    let (code, text) = signalled(&dir, "int", &[], 10, |mpirun, _| send("-INT", mpirun));
+    assert!(code.is_some_and(|code| code != 0), "{text}");
+    goes_on(&dir, "int", 2);
 }
 
 #[test]
 fn errors_of_a_process_are_reported_once() {
-    let Some((place, _alone)) = place("errors") else { return };
+    let Some((dir, _alone)) = dir("errors") else { return };
     // Each rank in a folder of its own, as on hosts with their own disks.
     let others = reviews().replacen("dull", "fine", 1);
     for (host, text) in
         [("0", Some(reviews())), ("1", Some(reviews())), ("other", Some(others)), ("none", None)]
     {
-        fs::create_dir(place.0.join(host)).unwrap();
-        text.map_or(Ok(()), |text| fs::write(place.0.join(host).join("reviews.tsv"), text)).unwrap();
+        fs::create_dir(dir.0.join(host)).unwrap();
+        text.map_or(Ok(()), |text| fs::write(dir.0.join(host).join("reviews.tsv"), text)).unwrap();
     }
     let own = env!("CARGO_BIN_EXE_unpadded");
     for ((host, more), expected) in [
@@ -210,27 +210,27 @@ fn errors_of_a_process_are_reported_once() {
         (("none", &[]), "a failure of rank 1: file `reviews.tsv`: expected a file"),
     ] {
         let run = training(&["--run", "run"]);
-        let mut command = mpirun(&place, 1, &[]);
-        command.args(&run).args([":", "-n", "1", "--wdir"]).arg(place.0.join(host)).arg(own).args(&run);
-        let (code, said) = ended(&command.args(more).current_dir(place.0.join("0")).output().unwrap());
-        assert!(matches!(code, Some(1 | 2)), "{code:?}: {said}");
-        assert_eq!(said.matches(expected).count(), 1, "{host} {more:?}: {said}");
-        fs::remove_dir_all(place.0.join("0/run")).ok();
+        let mut command = mpirun(&dir, 1, &[]);
+        command.args(&run).args([":", "-n", "1", "--wdir"]).arg(dir.0.join(host)).arg(own).args(&run);
+        let (code, output) = ended(&command.args(more).current_dir(dir.0.join("0")).output().unwrap());
+        assert!(matches!(code, Some(1 | 2)), "{code:?}: {output}");
+        assert_eq!(output.matches(expected).count(), 1, "{host} {more:?}: {output}");
+        fs::remove_dir_all(dir.0.join("0/run")).ok();
     }
     // An error of all ranks is reported by rank 0.
     for arguments in
         [&["train", "none.toml"][..], &["train", "--train", "none.tsv"], &["train", "--resume", "none"]]
     {
-        let (code, said) = ended(&mpirun(&place, 2, arguments).output().unwrap());
-        assert!(code == Some(2) && said.matches("error: ").count() == 1, "{code:?}: {said}");
+        let (code, output) = ended(&mpirun(&dir, 2, arguments).output().unwrap());
+        assert!(code == Some(2) && output.matches("error: ").count() == 1, "{code:?}: {output}");
     }
-    assert_eq!(place.files(), ["0", "1", "none", "other", "reviews.tsv"]);
+    assert_eq!(dir.files(), ["0", "1", "none", "other", "reviews.tsv"]);
 }
 
 #[test]
 fn a_full_disk_ends_all() {
-    let Some((place, _alone)) = place("full") else { return };
-    let disk = place.0.join("disk");
+    let Some((dir, _alone)) = dir("full") else { return };
+    let disk = dir.0.join("disk");
     fs::create_dir(&disk).unwrap();
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=32k", "tmpfs"]).arg(&disk).output();
     if !mount.is_ok_and(|mount| mount.status.success()) {
@@ -238,24 +238,24 @@ fn a_full_disk_ends_all() {
         return;
     }
     let began = Instant::now();
-    let (code, said) =
-        ended(&mpirun(&place, 2, &training(&["--epochs", "4", "--run", "disk/run"])).output().unwrap());
+    let (code, text) =
+        ended(&mpirun(&dir, 2, &training(&["--epochs", "4", "--run", "disk/run"])).output().unwrap());
     let unmounted = Command::new("umount").arg(&disk).status().unwrap();
     assert!(unmounted.success());
-    assert!(code == Some(1) && said.matches("full disk").count() == 1, "{code:?}: {said}");
+    assert!(code == Some(1) && text.matches("full disk").count() == 1, "{code:?}: {text}");
     assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
 }
 
 #[test]
 fn other_commands_are_of_one_process() {
-    let Some((place, _alone)) = place("others") else { return };
+    let Some((dir, _alone)) = dir("others") else { return };
     for arguments in [&["data", "stats", "reviews.tsv"][..], &["init", "classify"]] {
-        let (code, said) = ended(&mpirun(&place, 2, arguments).output().unwrap());
-        assert_eq!(code, Some(2), "{said}");
+        let (code, text) = ended(&mpirun(&dir, 2, arguments).output().unwrap());
+        assert_eq!(code, Some(2), "{text}");
         assert_eq!(
-            said.matches("processes: expected 1, since only `train` runs on several processes").count(),
+            text.matches("processes: expected 1, since only `train` runs on several processes").count(),
             1,
-            "{said}"
+            "{text}"
         );
     }
 }
@@ -305,10 +305,10 @@ fn wait_after(child: &mut Child, rank: Option<u32>, fault: &str) {
 
 #[test]
 fn random_faults_end_all() {
-    let Some((place, _alone)) = place("faults") else { return };
+    let Some((dir, _alone)) = dir("faults") else { return };
     let settings = ["--epochs", "6", "--deadline", "4", "--set", "training.parts=4", "--run"];
     let start = |processes, run: &str| {
-        mpirun(&place, processes, &training(&[&settings, &[run][..], &SMALL].concat())).spawn().unwrap()
+        mpirun(&dir, processes, &training(&[&settings, &[run][..], &SMALL].concat())).spawn().unwrap()
     };
     let began = Instant::now();
     assert!(start(2, "whole").wait().unwrap().success());
@@ -332,19 +332,19 @@ fn random_faults_end_all() {
         // The process may have ended by itself.
         rank.map(|rank| Command::new("kill").args([signal, &rank.to_string()]).output().unwrap());
         wait_after(&mut child, rank, &fault);
-        let (code, said) = ended(&child.wait_with_output().unwrap());
+        let (code, text) = ended(&child.wait_with_output().unwrap());
         failed += u32::from(code != Some(0));
         let ends = Instant::now();
         while found.iter().any(runs) {
-            assert!(ends.elapsed().as_secs() < 5, "{fault}: {}\n{said}", states(&found));
+            assert!(ends.elapsed().as_secs() < 5, "{fault}: {}\n{text}", states(&found));
         }
         // Whatever the fault has left behind is complete.
-        if place.0.join(&run).join("last.ckpt").exists() {
-            place.said(&["train", "--resume", &run, "--quiet"], "");
-            assert!(last(&place, &run) == last(&place, "whole"), "{fault}: {said}");
-            place.best_is_of_last(&run);
+        if dir.0.join(&run).join("last.ckpt").exists() {
+            dir.stdout(&["train", "--resume", &run, "--quiet"], "");
+            assert!(last(&dir, &run) == last(&dir, "whole"), "{fault}: {text}");
+            dir.best_is_of_last(&run);
         }
-        fs::remove_dir_all(place.0.join(&run)).ok();
+        fs::remove_dir_all(dir.0.join(&run)).ok();
     }
     println!("{rounds} faults, {failed} of them in time to end the training with an error");
 }

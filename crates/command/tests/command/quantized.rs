@@ -2,40 +2,40 @@
 
 use std::fs;
 
-use super::{Place, reviews};
+use super::{TestDir, reviews};
 
 #[test]
 fn a_model_of_8_bit_integers_is_smaller_and_predicts() {
     if !cfg!(feature = "safetensors") {
         return;
     }
-    let place = Place::new("int8");
-    place.write("reviews.tsv", &reviews());
+    let dir = TestDir::new("int8");
+    dir.write("reviews.tsv", &reviews());
     let train = ["train", "--train", "reviews.tsv", "--epochs", "2", "--run", "run", "--quiet"];
-    place.said(&[&train[..], &["--set", "model.hidden=32", "--set", "model.embedding=32"]].concat(), "");
-    let said = place.said(&["export", "run", "small.ckpt", "--int8"], "");
-    assert!(said.contains("written: small.ckpt, ") && said.contains(" % of the model in f32, "), "{said}");
-    let stored = |name: &str| said.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
-    assert!(stored("lstm_0.weight_ih ").ends_with("i8"), "{said}");
-    assert!(stored("lstm_0.weight_ih.scale ").ends_with("f32"), "{said}");
+    dir.stdout(&[&train[..], &["--set", "model.hidden=32", "--set", "model.embedding=32"]].concat(), "");
+    let text = dir.stdout(&["export", "run", "small.ckpt", "--int8"], "");
+    assert!(text.contains("written: small.ckpt, ") && text.contains(" % of the model in f32, "), "{text}");
+    let stored = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    assert!(stored("lstm_0.weight_ih ").ends_with("i8"), "{text}");
+    assert!(stored("lstm_0.weight_ih.scale ").ends_with("f32"), "{text}");
     let [whole, small] =
-        ["run/best.ckpt", "small.ckpt"].map(|file| fs::read(place.0.join(file)).unwrap().len());
+        ["run/best.ckpt", "small.ckpt"].map(|file| fs::read(dir.0.join(file)).unwrap().len());
     assert!(3 * small < 2 * whole, "{small} of {whole} bytes");
-    let said = place.said(&["inspect", "small.ckpt"], "");
-    assert!(said.contains("weights and tables are 8-bit integers; matrix products in int8"), "{said}");
-    let shown = place.json(&["inspect", "small.ckpt", "--json"], "");
+    let text = dir.stdout(&["inspect", "small.ckpt"], "");
+    assert!(text.contains("weights and tables are 8-bit integers; matrix products in int8"), "{text}");
+    let shown = dir.json(&["inspect", "small.ckpt", "--json"], "");
     assert!(shown["precision"].as_str().unwrap().contains("8-bit integers"), "{shown}");
     for model in ["run", "small.ckpt"] {
-        let answers = place.said(&["predict", model], "\na good film\n");
+        let answers = dir.stdout(&["predict", model], "\na good film\n");
         assert!(answers.lines().count() == 2 && answers.starts_with('\n'), "{answers}");
-        assert!(place.said(&["eval", model, "reviews.tsv"], "").contains("accuracy"), "{model}");
+        assert!(dir.stdout(&["eval", model, "reviews.tsv"], "").contains("accuracy"), "{model}");
     }
 
-    place.said(&["export", "run", "whole.safetensors"], "");
-    let before = place.files();
+    dir.stdout(&["export", "run", "whole.safetensors"], "");
+    let before = dir.files();
     let refused = |arguments: &[&str], expected: &str| {
-        place.refuses(arguments, &[expected]);
-        assert_eq!(place.files(), before);
+        dir.refuses(arguments, &[expected]);
+        assert_eq!(dir.files(), before);
     };
     refused(&["export", "small.ckpt", "again.ckpt", "--int8"], "expected a model with weights in f32");
     refused(&["export", "run", "small.ckpt", "--int8"], "expected the name of a new file");

@@ -4,11 +4,11 @@
 
 use std::fs;
 
-use super::{Place, reviews, with};
+use super::{TestDir, reviews, with};
 
 /// A text without figures, paths of this machine and times.
-fn steady(text: &str, place: &Place) -> String {
-    let text = text.replace(&*place.0.to_string_lossy(), "FOLDER");
+fn steady(text: &str, dir: &TestDir) -> String {
+    let text = text.replace(&*dir.0.to_string_lossy(), "FOLDER");
     let (mut out, mut number) = (String::new(), false);
     for c in text.chars() {
         let digit = c.is_ascii_digit() || (number && (c == '.' || c == ','));
@@ -25,7 +25,7 @@ fn steady(text: &str, place: &Place) -> String {
 
 #[test]
 fn the_help_of_each_command() {
-    let place = Place::new("snapshots-help");
+    let dir = TestDir::new("snapshots-help");
     let commands = [
         "init",
         "train",
@@ -42,29 +42,29 @@ fn the_help_of_each_command() {
         "bench",
         "completions",
     ];
-    insta::assert_snapshot!("help", place.said(&["--help"], ""));
+    insta::assert_snapshot!("help", dir.stdout(&["--help"], ""));
     for command in commands {
-        insta::assert_snapshot!(format!("help_{command}"), place.said(&[command, "--help"], ""));
+        insta::assert_snapshot!(format!("help_{command}"), dir.stdout(&[command, "--help"], ""));
     }
-    insta::assert_snapshot!("help_data_check", place.said(&["data", "check", "--help"], ""));
+    insta::assert_snapshot!("help_data_check", dir.stdout(&["data", "check", "--help"], ""));
 }
 
 #[test]
 fn the_config_of_each_task() {
-    let place = Place::new("snapshots-init");
+    let dir = TestDir::new("snapshots-init");
     for task in ["classify", "tag", "lm", "translate"] {
-        insta::assert_snapshot!(format!("init_{task}"), place.said(&["init", task], ""));
+        insta::assert_snapshot!(format!("init_{task}"), dir.stdout(&["init", task], ""));
     }
 }
 
 /// Mistakes that newcomers make, each with all that the command writes of it.
 #[test]
 fn the_mistakes_of_newcomers() {
-    let place = Place::new("snapshots-mistakes");
-    place.write("reviews.tsv", &reviews());
-    place.write("empty.tsv", "");
-    place.write("columns.csv", "id;body;stars\n1;good film;5\n2;bad film\n");
-    place.write("bad.toml", "[model]\nhiden = 64\n[dat]\ntrain = \"reviews.tsv\"\n");
+    let dir = TestDir::new("snapshots-mistakes");
+    dir.write("reviews.tsv", &reviews());
+    dir.write("empty.tsv", "");
+    dir.write("columns.csv", "id;body;stars\n1;good film;5\n2;bad film\n");
+    dir.write("bad.toml", "[model]\nhiden = 64\n[dat]\ntrain = \"reviews.tsv\"\n");
     let mistakes: [&[&str]; 12] = [
         &["train", "--train", "nothing.tsv"],
         &["train", "--train", "empty.tsv"],
@@ -79,11 +79,11 @@ fn the_mistakes_of_newcomers() {
         &["predict", "reviews.tsv"],
         &["inspect", "nothing"],
     ];
-    let said: Vec<String> = mistakes
+    let text: Vec<String> = mistakes
         .iter()
-        .map(|mistake| format!("unpadded {}\n{}", mistake.join(" "), place.refused(mistake)))
+        .map(|mistake| format!("unpadded {}\n{}", mistake.join(" "), dir.refused(mistake)))
         .collect();
-    insta::assert_snapshot!("mistakes", said.join("\n").replace(&*place.0.to_string_lossy(), "FOLDER"));
+    insta::assert_snapshot!("mistakes", text.join("\n").replace(&*dir.0.to_string_lossy(), "FOLDER"));
 }
 
 /// Headings, captions, heads of tables and explanations of a page, a line each.
@@ -122,11 +122,11 @@ fn skeleton(page: &str) -> String {
 
 #[test]
 fn the_skeleton_of_the_report() {
-    let place = Place::new("snapshots-report");
-    place.write("reviews.tsv", &reviews());
-    place.write("test.tsv", "it was fine\tgood\nit was dull\tbad\n");
+    let dir = TestDir::new("snapshots-report");
+    dir.write("reviews.tsv", &reviews());
+    dir.write("test.tsv", "it was fine\tgood\nit was dull\tbad\n");
     let train = ["train", "--train", "reviews.tsv", "--test", "test.tsv", "--run", "run"];
-    place.said(&with(&train, &["--epochs", "4"]), "");
-    let page = fs::read_to_string(place.0.join("run/report.html")).unwrap();
-    insta::assert_snapshot!("report", steady(&skeleton(&page), &place));
+    dir.stdout(&with(&train, &["--epochs", "4"]), "");
+    let page = fs::read_to_string(dir.0.join("run/report.html")).unwrap();
+    insta::assert_snapshot!("report", steady(&skeleton(&page), &dir));
 }

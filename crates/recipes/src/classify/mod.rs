@@ -19,7 +19,7 @@ use super::recipe::{AnsweringModel, Preview, Recipe, RecordCheck, RecordModel, T
 use super::sections::{DecodingConfig, Target, label_smoothing};
 use super::started::{Origin, Table};
 use super::texts::{Texts, add_characters};
-use super::training::{CUT, Case, Column, Paths, Preparation, options, options_of, tokenizer};
+use super::training::{Case, Column, Paths, Preparation, TOKENIZER_NOTE, options, options_of, tokenizer};
 use super::{embedded, net, rows};
 pub(super) use network::LABEL;
 use network::NUMBER;
@@ -75,9 +75,9 @@ fn reading(config: &Config, options: ReadOptions) -> ReadOptions {
 
 struct TextSurvey<'a> {
     config: &'a Config,
-    cut: Tokenizer,
+    tokenizer: Tokenizer,
     labels: Labels,
-    spelt: TokenCounts,
+    characters: TokenCounts,
 }
 
 impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
@@ -89,13 +89,13 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
     }
 
     fn begin(config: &'a Config, _: FirstRecords<'_, LabelledText>, from: &Origin) -> Result<Self> {
-        let cut = tokenizer(config)?;
-        from.same_cut(CUT, &cut)?;
-        Ok(Self { config, cut, labels: Labels::new(config), spelt: TokenCounts::default() })
+        let tokenizer = tokenizer(config)?;
+        from.same_tokenizer(TOKENIZER_NOTE, &tokenizer)?;
+        Ok(Self { config, tokenizer, labels: Labels::new(config), characters: TokenCounts::default() })
     }
 
     fn count(&mut self, text: &LabelledText, portion: Portion, counts: &mut RecordCounts) {
-        let Self { config, cut, labels, spelt } = self;
+        let Self { config, tokenizer, labels, characters } = self;
         if portion != Portion::Dev {
             labels.add(text, portion == Portion::HeldOut);
         }
@@ -106,10 +106,10 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
         let spells = config.model.characters && portion == Portion::Train;
         let spell = |token: &Cow<'_, str>| {
             if spells {
-                add_characters(spelt, token)
+                add_characters(characters, token)
             }
         };
-        counts.add(cut.tokens(&text.text).inspect(spell), portion);
+        counts.add(tokenizer.tokens(&text.text).inspect(spell), portion);
     }
 
     fn check(&self, counts: &RecordCounts, train: &str) -> Result<()> {
@@ -117,27 +117,27 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
     }
 
     fn end(self, texts: &mut TrainingTexts<'_, LabelledText>, tokens: TokenCounts) -> Result<TaskNetwork> {
-        let Self { config, cut, labels, spelt } = self;
+        let Self { config, tokenizer, labels, characters: spelling } = self;
         let TrainingTexts { train, dev, from, counts, .. } = &*texts;
         let joint = objective::joint(config, train.options());
         let classes = &counts.facts.classes;
         let (hint, name, parts) = (labels.hint(classes, &joint), train.called(), TextColumns::of(config));
-        let (learnt, weights) = labels.end(counts, joint)?;
+        let (objective, weights) = labels.end(counts, joint)?;
         let specials = [Vocabulary::UNKNOWN, SEPARATOR];
         let specials = if parts.columns == 1 { &specials[..1] } else { &specials };
-        let words = net::vocabulary((&cut, tokens), specials, (from, &TABLES[0]), (config, &name))?;
+        let words = net::vocabulary((&tokenizer, tokens), specials, (from, &TABLES[0]), (config, &name))?;
         let characters =
-            config.model.characters.then(|| spelt.within(&from.grows(Limits::default(), &TABLES[1])));
-        let reader = Reader { cut, words, characters: characters.transpose()?, parts };
-        let of = |texts: &_| loader(texts, &reader, &learnt, config);
-        let loaders = [of(train)?, of(dev)?];
-        let (threshold, of_threshold) = thresholds::rule(config, &learnt, classes);
-        let (learning, steps) = ((&learnt, &weights, threshold), net::steps(config, counts.lengths.len()));
+            config.model.characters.then(|| spelling.within(&from.grows(Limits::default(), &TABLES[1])));
+        let reader = Reader { tokenizer, words, characters: characters.transpose()?, parts };
+        let data = |texts: &_| loader(texts, &reader, &objective, config);
+        let loaders = [data(train)?, data(dev)?];
+        let (threshold, of_threshold) = thresholds::rule(config, &objective, classes);
+        let (learning, steps) = ((&objective, &weights, threshold), net::steps(config, counts.lengths.len()));
         let (mut trainer, metric) = network::network(config, &reader, learning, from.below(), steps)?;
         if of_threshold.is_some() {
             trainer = trainer.note(thresholds::RULE, threshold.to_string());
         }
-        let of = match learnt.labels() {
+        let data = match objective.labels() {
             Some(labels) => format!(" of {} labels", labels.len()),
             None => {
                 format!(" with numbers of mean {:.4} and deviation {:.4}", weights.mean, weights.deviation)
@@ -155,18 +155,18 @@ impl<'a> TaskSurvey<'a> for TextSurvey<'a> {
         let doubt = train.options().doubt().map(|doubt| format!("warning: {doubt}"));
         Ok(TaskNetwork {
             loaders,
-            trainer: trainer.note(CUT, reader.cut.name()),
+            trainer: trainer.note(TOKENIZER_NOTE, reader.tokenizer.name()),
             metric,
-            known: [format!("{of}, {} words known", reader.words.len()), String::new()],
+            known: [format!("{data}, {} words known", reader.words.len()), String::new()],
             reading: Some((reader.words, train.options().clone())),
-            said: [before.into_iter().flatten().collect(), doubt.into_iter().collect(), Vec::new()],
+            messages: [before.into_iter().flatten().collect(), doubt.into_iter().collect(), Vec::new()],
         })
     }
 }
 
 struct Classifier {
     reader: Reader,
-    learnt: Objective,
+    objective: Objective,
     thresholds: Thresholds,
     /// The other classifiers of an ensemble, each with the index of each label of this classifier.
     others: Vec<(Classifier, Predictor, Vec<usize>)>,
@@ -195,15 +195,15 @@ impl Classifier {
         let values = self.reader.batch(texts)?;
         let feeds: Vec<(&str, &Variable)> =
             values.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        let (output, width) = match self.learnt.labels() {
+        let (output, width) = match self.objective.labels() {
             Some(labels) => (PROBABILITIES, labels.len()),
             None => (NUMBER, 1),
         };
         let attends = predictor.outputs().any(|output| output == labels::ATTENTION);
         let outputs: &[&str] = if attends { &[output, labels::ATTENTION] } else { &[output] };
         let mut found = predictor.run(&feeds, outputs)?.into_iter();
-        let floats = |of: Option<Variable>| -> Result<Option<Vec<f32>>> {
-            of.map(|of| Ok(of.as_slice::<f32>()?.to_vec())).transpose()
+        let floats = |variable: Option<Variable>| -> Result<Option<Vec<f32>>> {
+            variable.map(|variable| Ok(variable.as_slice::<f32>()?.to_vec())).transpose()
         };
         let values = floats(found.next())?.unwrap_or_default();
         Ok(Outputs { values, attention: floats(found.next())?, width })
@@ -212,7 +212,7 @@ impl Classifier {
 
 impl AnsweringModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
-        Some([&self.reader.cut; 2])
+        Some([&self.reader.tokenizer; 2])
     }
 
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
@@ -220,7 +220,7 @@ impl AnsweringModel for Classifier {
         let Outputs { values, attention, width } = self.found(by, texts)?;
         let mut weights = attention.iter().flatten();
         let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
-            Ok(match &self.learnt {
+            Ok(match &self.objective {
                 Objective::Label(known) => {
                     let words = self.reader.tokens(text)?.into_iter();
                     let words = words.map(|word| (word, weights.next().copied().unwrap_or(0.0))).collect();
@@ -247,7 +247,7 @@ impl AnsweringModel for Classifier {
             return wrong("a classifier of rows of features");
         }
         let classifier = Self::load(&other, config)?;
-        let places = match (&self.learnt, &classifier.learnt) {
+        let places = match (&self.objective, &classifier.objective) {
             (Objective::Label(first), Objective::Label(known))
             | (Objective::Labels(first, _), Objective::Labels(known, _)) => {
                 labels::places("labels", first, known)?
@@ -307,10 +307,10 @@ impl RecordModel for Classifier {
         Ok(reading(config, options(config, COLUMNS)?))
     }
 
-    fn line(of: &LabelledText) -> String {
-        let labels = labels_in(&of.label).into_iter().map(Preview::cut).collect::<Vec<_>>();
+    fn line(text: &LabelledText) -> String {
+        let labels = labels_in(&text.label).into_iter().map(Preview::shortened).collect::<Vec<_>>();
         let label = if labels.is_empty() { "none".to_owned() } else { labels.join(" and ") };
-        format!("text {}, label {label}", Preview::cut(&of.text))
+        format!("text {}, label {label}", Preview::shortened(&text.text))
     }
 
     fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {
@@ -318,13 +318,13 @@ impl RecordModel for Classifier {
     }
 
     fn load(predictor: &Predictor, config: &Config) -> Result<Self> {
-        let (reader, learnt) = (reader(predictor, config)?, Objective::of(predictor, config)?);
-        let thresholds = Thresholds::of(predictor, &learnt)?;
-        Ok(Self { reader, learnt, thresholds, others: Vec::new() })
+        let (reader, objective) = (reader(predictor, config)?, Objective::of(predictor, config)?);
+        let thresholds = Thresholds::of(predictor, &objective)?;
+        Ok(Self { reader, objective, thresholds, others: Vec::new() })
     }
 
     fn adds(&self, _: &Predictor, _: &DecodingConfig) -> Vec<String> {
-        let adds: &[&str] = match self.learnt {
+        let adds: &[&str] = match self.objective {
             Objective::Label(_) => &Answer::LABEL,
             Objective::Labels(..) => &["labels", "probabilities"],
             Objective::Number => &[NUMBER],
@@ -337,7 +337,7 @@ impl RecordModel for Classifier {
     }
 
     fn loader(&self, file: &TestFile<'_>, texts: &Texts<LabelledText>) -> Result<Loader> {
-        loader(texts, &self.reader, &self.learnt, file.config)
+        loader(texts, &self.reader, &self.objective, file.config)
     }
 
     fn checks<'a>(file: &'a TestFile<'_>, _: &Texts<LabelledText>) -> Result<RecordCheck<'a, LabelledText>> {
@@ -360,7 +360,7 @@ impl RecordModel for Classifier {
         let by = file.known;
         let joint = objective::joint(file.config, texts.options());
         let thresholds = self.thresholds.by(file.config.decoding.threshold)?;
-        let mut scores = match &self.learnt {
+        let mut scores = match &self.objective {
             Objective::Label(known) => ObjectiveScores::Label(labels::LabelScores::new(known)),
             Objective::Labels(known, _) => ObjectiveScores::Labels(known, scores::LabelSets::new(known)),
             Objective::Number => ObjectiveScores::Number(scores::Numbers::new()),
@@ -368,22 +368,22 @@ impl RecordModel for Classifier {
         texts.in_batches(self.batch(), &|text| text.text.len(), &mut |part| {
             let asked: Vec<&str> = part.iter().map(|(_, text)| text.text.as_str()).collect();
             let found = self.found(by, &asked)?;
-            for ((number, of), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
-                let (text, truth) = (of.text.as_str(), of.label.as_str());
-                let tokens = self.reader.cut.tokens(text).count();
+            for ((number, labelled), row) in part.iter().zip(found.values.chunks_exact(found.width)) {
+                let (text, truth) = (labelled.text.as_str(), labelled.label.as_str());
+                let tokens = self.reader.tokenizer.tokens(text).count();
                 let unknown = || format!("record {number} of `{}`", texts.called());
-                let place = || portions::location(of).unwrap_or_else(unknown);
+                let location = || portions::location(labelled).unwrap_or_else(unknown);
                 match &mut scores {
-                    ObjectiveScores::Label(scores) => scores.add((text, truth), &place, tokens, row, each),
+                    ObjectiveScores::Label(scores) => scores.add((text, truth), &location, tokens, row, each),
                     ObjectiveScores::Labels(known, scores) => {
                         let given = given(row, &thresholds);
-                        scores.add(truth, &place, tokens, row, &given);
+                        scores.add(truth, &location, tokens, row, &given);
                         let found = names(known, &given).collect::<Vec<_>>().join(&joint);
                         let truth = labels_in(truth).join(&joint);
                         each(Outcome { text, asked: text, truth: &truth, found: &found });
                     }
                     ObjectiveScores::Number(scores) => {
-                        let number = objective::number(truth).map_err(|e| placed(e, of))?;
+                        let number = objective::number(truth).map_err(|e| placed(e, labelled))?;
                         let found = row.first().copied().unwrap_or_default();
                         scores.add(number.into(), found.into(), tokens);
                         each(Outcome { text, asked: text, truth, found: &found.to_string() });
@@ -417,32 +417,34 @@ fn given(row: &[f32], thresholds: &[f32]) -> Vec<bool> {
 /// Adds the location of a text in its file to an error about the text, if the location is known.
 fn placed(error: Error, text: &LabelledText) -> Error {
     match text.file_line() {
-        Some(place) => error.within(&place.to_string()),
+        Some(location) => error.within(&location.to_string()),
         None => error,
     }
 }
 
 fn reader(known: &Predictor, config: &Config) -> Result<Reader> {
-    Reader::of(config, known.note(CUT), &mut |name| known.vocabulary(name).cloned())
+    Reader::of(config, known.note(TOKENIZER_NOTE), &mut |name| known.vocabulary(name).cloned())
 }
 
 fn loader(
     texts: &Texts<LabelledText>,
     reader: &Reader,
-    learnt: &Objective,
+    objective: &Objective,
     config: &Config,
 ) -> Result<Loader> {
-    let labels = learnt.labels().map_or(0, Vocabulary::fingerprint);
+    let labels = objective.labels().map_or(0, Vocabulary::fingerprint);
     let salt = Fingerprint::default().number(reader.fingerprint()).number(labels).finish();
     let feeds = [reader.feeds(), vec![LABEL]].concat();
-    let (reader, learnt, name) = (reader.clone(), learnt.clone(), texts.called().into_owned());
+    let (reader, objective, name) = (reader.clone(), objective.clone(), texts.called().into_owned());
     let sample = move |text: &LabelledText| {
-        let of = |e: Error| match text.file_line() {
-            Some(place) => e.noted(format!("of {}", Preview::cut(&text.text))).within(&place.to_string()),
-            None => e.noted(format!("of {} in `{name}`", Preview::cut(&text.text))),
+        let noted = |e: Error| match text.file_line() {
+            Some(location) => {
+                e.noted(format!("of {}", Preview::shortened(&text.text))).within(&location.to_string())
+            }
+            None => e.noted(format!("of {} in `{name}`", Preview::shortened(&text.text))),
         };
-        let mut fields = reader.fields(&text.text).map_err(of)?;
-        fields.push(learnt.field(&text.label).map_err(of)?);
+        let mut fields = reader.fields(&text.text).map_err(noted)?;
+        fields.push(objective.field(&text.label).map_err(noted)?);
         Ok(fields)
     };
     texts.loader(&feeds, salt, Arc::new(sample), config)

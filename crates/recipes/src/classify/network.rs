@@ -26,20 +26,20 @@ const LEAST: f64 = 1e-6;
 pub(super) fn network(
     config: &Config,
     reader: &Reader,
-    (learnt, weights, threshold): (&Objective, &Weights, LabelThreshold),
+    (objective, weights, threshold): (&Objective, &Weights, LabelThreshold),
     below: Option<&ModelConfig>,
     steps: usize,
 ) -> Result<(Trainer, &'static str)> {
     let net = Builder::new().seed(config.run.seed);
     let (text, attention) = vectors(&net, config, reader, below);
     let text = text.dropout(config.model.dropout);
-    let given = weights.of_labels(config, learnt)?;
+    let given = weights.of_labels(config, objective)?;
     let class_weights = given.as_ref().map(|weights| {
         let weights = net.parameter(CLASS_WEIGHTS, DType::F32, &[weights.len()], init::constant(1.0));
         net.stop_gradient(weights);
         weights
     });
-    let (mut trainer, metric) = match learnt {
+    let (mut trainer, metric) = match objective {
         Objective::Label(labels) => {
             let label = net.feed(LABEL, DType::I64, &[], 0);
             let logits = text.linear(Linear::new(labels.len()).named(LABELS));
@@ -89,7 +89,7 @@ pub(super) fn network(
     if let Some(characters) = &reader.characters {
         trainer = trainer.vocabulary(CHARACTERS, characters.clone());
     }
-    if let Some(labels) = learnt.labels() {
+    if let Some(labels) = objective.labels() {
         trainer = trainer.vocabulary(LABELS, labels.clone());
     }
     Ok((attention.into_iter().fold(trainer, |trainer, weights| trainer.output(ATTENTION, weights)), metric))

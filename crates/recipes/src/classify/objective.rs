@@ -147,10 +147,10 @@ impl Labels {
     }
 
     pub(super) fn check(&self, counts: &RecordCounts, name: &str) -> Result<()> {
-        if let Some((error, place)) = &self.wrong {
+        if let Some((error, location)) = &self.wrong {
             let error = error.clone();
-            return Err(match place {
-                Some(place) => error.within(&place.to_string()),
+            return Err(match location {
+                Some(location) => error.within(&location.to_string()),
                 None => error.noted(format!("in `{name}`")),
             });
         }
@@ -220,7 +220,7 @@ impl Labels {
                 (different < keys().flat_map(parts).count()).then(|| {
                     format!(
                         "warning: no text has two labels, such as {}: data.label_separator sets how the labels of a text are separated",
-                        Preview::cut(keys().max_by_key(|label| label.len()).unwrap_or_default())
+                        Preview::shortened(keys().max_by_key(|label| label.len()).unwrap_or_default())
                     )
                 })
             }
@@ -278,13 +278,13 @@ pub(super) struct Weights {
 
 impl Weights {
     /// Returns one weight per label for the loss; `None` for a regression, or if `training.class_weights` is not set.
-    pub(super) fn of_labels(&self, config: &Config, learnt: &Objective) -> Result<Option<Vec<f32>>> {
+    pub(super) fn of_labels(&self, config: &Config, known: &Objective) -> Result<Option<Vec<f32>>> {
         let given = &config.training.class_weights;
-        let (Some(labels), false) = (learnt.labels(), given.is_empty()) else { return Ok(None) };
+        let (Some(labels), false) = (known.labels(), given.is_empty()) else { return Ok(None) };
         if let [one] = &given[..]
             && one == "balanced"
         {
-            let several = learnt.several().is_some();
+            let several = known.several().is_some();
             let weight = |id: i64| match labels.count(id) as f64 {
                 // For each label, the texts with the label and the texts without it get equal total weight.
                 count if several => (self.texts - count).max(1.0) / count.max(1.0),
@@ -362,8 +362,8 @@ mod tests {
         let config = Config::new(Task::Classify);
         let numbers: Vec<String> = (0..40).map(|i| format!("{}.5", i % 30)).collect();
         let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
-        let said = ended(&config, &numbers).err().unwrap().to_string();
-        assert!(said.contains("30 different numbers in 40 texts; data.target=number"), "{said}");
+        let message = ended(&config, &numbers).err().unwrap().to_string();
+        assert!(message.contains("30 different numbers in 40 texts; data.target=number"), "{message}");
         let stars: Vec<&str> = numbers.iter().map(|number| &number[..1]).collect();
         assert!(ended(&config, &stars).is_ok());
     }
@@ -391,8 +391,8 @@ mod tests {
     fn weights_are_balanced_or_by_name() -> Result<()> {
         let mut config = Config::new(Task::Classify);
         let weights = |config: &Config| {
-            let (learnt, weights) = ended(config, &["a", "a", "a", "b=c"])?;
-            weights.of_labels(config, &learnt)
+            let (objective, weights) = ended(config, &["a", "a", "a", "b=c"])?;
+            weights.of_labels(config, &objective)
         };
         assert_eq!(weights(&config)?, None);
         config.training.class_weights = vec!["balanced".into()];
@@ -400,15 +400,15 @@ mod tests {
         config.training.class_weights = vec!["b=c=5".into()];
         assert_eq!(weights(&config)?, Some(vec![1.0, 5.0]));
         config.training.class_weights = vec!["other=5".into()];
-        let said = weights(&config).unwrap_err().to_string();
+        let message = weights(&config).unwrap_err().to_string();
         assert_eq!(
-            said,
+            message,
             "training.class_weights: expected `balanced`, or labels with their weights as [\"label=2.5\", \"other=0.5\"]; labels: `a`, `b=c`, got `other=5`"
         );
         config.data.target = Target::Labels;
         config.training.class_weights = vec!["balanced".into()];
-        let (learnt, of) = ended(&config, &["a\u{1f}b\u{1f}", "a", "", "a"])?;
-        assert_eq!(of.of_labels(&config, &learnt)?, Some(vec![1.0 / 3.0, 3.0]));
+        let (objective, weights_by_name) = ended(&config, &["a\u{1f}b\u{1f}", "a", "", "a"])?;
+        assert_eq!(weights_by_name.of_labels(&config, &objective)?, Some(vec![1.0 / 3.0, 3.0]));
         Ok(())
     }
 
@@ -416,23 +416,25 @@ mod tests {
     fn numbers_have_a_mean_and_a_deviation() -> Result<()> {
         let mut config = Config::new(Task::Classify);
         config.data.target = Target::Number;
-        let (_, of) = ended(&config, &["1", "2", " 3 "])?;
-        assert!((of.mean - 2.0).abs() < 1e-12 && (of.deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-12);
-        let said = ended(&config, &["1", "two"]).err().unwrap().to_string();
-        assert!(said.contains("expected a number, as 2.5, got `two`"), "{said}");
+        let (_, labels) = ended(&config, &["1", "2", " 3 "])?;
+        assert!(
+            (labels.mean - 2.0).abs() < 1e-12 && (labels.deviation - (2.0f64 / 3.0).sqrt()).abs() < 1e-12
+        );
+        let message = ended(&config, &["1", "two"]).err().unwrap().to_string();
+        assert!(message.contains("expected a number, as 2.5, got `two`"), "{message}");
         assert!(ended(&config, &["2", "2"]).is_err());
-        let (mut of, mut counts) = counted(&config, &["0.5"]);
-        of.add(&LabelledText::new("text", "1.5"), true);
+        let (mut labels, mut counts) = counted(&config, &["0.5"]);
+        labels.add(&LabelledText::new("text", "1.5"), true);
         counts.add([""].iter(), Portion::HeldOut);
-        let said = of.check(&counts, "f.csv").err().unwrap().to_string();
-        assert!(said.contains("got only 0.5: the texts are too few to hold out 1 of them"), "{said}");
+        let message = labels.check(&counts, "f.csv").err().unwrap().to_string();
+        assert!(message.contains("got only 0.5: the texts are too few to hold out 1 of them"), "{message}");
         let large = LabelledText::new("text", "1e40").placed(&"f.csv".into(), 3);
-        let mut of = Labels::new(&config);
-        of.add(&large, false);
-        let said = of.check(&RecordCounts::default(), "f.csv").err().unwrap().to_string();
+        let mut labels = Labels::new(&config);
+        labels.add(&large, false);
+        let message = labels.check(&RecordCounts::default(), "f.csv").err().unwrap().to_string();
         let expected = "f.csv:3: number of a text: expected a number of at most 3.4e38, got `1e40`; divide all numbers by the same \
                         number";
-        assert_eq!(said, expected);
+        assert_eq!(message, expected);
         Ok(())
     }
 }

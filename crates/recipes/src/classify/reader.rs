@@ -49,7 +49,7 @@ impl TextColumns {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Reader {
-    pub(super) cut: Tokenizer,
+    pub(super) tokenizer: Tokenizer,
     pub(super) words: Vocabulary,
     pub(super) characters: Option<Vocabulary>,
     pub(super) parts: TextColumns,
@@ -58,34 +58,34 @@ pub(crate) struct Reader {
 impl Reader {
     pub(crate) fn of(
         config: &Config,
-        cut: Option<&str>,
+        tokenizer: Option<&str>,
         vocabulary: &mut dyn FnMut(&str) -> Result<Vocabulary>,
     ) -> Result<Self> {
-        let (cut, words) = (Tokenizer::from_name(cut.unwrap_or_default())?, vocabulary(WORDS)?);
+        let (tokenizer, words) = (Tokenizer::from_name(tokenizer.unwrap_or_default())?, vocabulary(WORDS)?);
         let characters = config.model.characters.then(|| vocabulary(CHARACTERS)).transpose()?;
-        Ok(Self { cut, words, characters, parts: TextColumns::of(config) })
+        Ok(Self { tokenizer, words, characters, parts: TextColumns::of(config) })
     }
 
     /// Returns the names of the feeds of a record, in the order of the values that [`Self::fields`] returns.
     pub(crate) fn feeds(&self) -> Vec<&'static str> {
-        let of = |names: [&'static str; 2]| match self.characters {
+        let names_of = |names: [&'static str; 2]| match self.characters {
             Some(_) => names.to_vec(),
             None => names[..1].to_vec(),
         };
-        let second = if self.parts.pair { of(SECOND) } else { Vec::new() };
-        [of(FIRST), second].concat()
+        let second = if self.parts.pair { names_of(SECOND) } else { Vec::new() };
+        [names_of(FIRST), second].concat()
     }
 
     /// Returns the tokens of each column, as they are fed, a joined column after its separator; a pair's second text is the last.
     pub(crate) fn columns(&self, text: &str) -> Result<Vec<Vec<String>>> {
         let (columns, second) = self.parts.split(text)?;
-        let of = |(at, column): (usize, &str)| {
+        let column_text = |(at, column): (usize, &str)| {
             let joined = at > 0 && at < self.parts.columns && self.parts.documents == Sentences::None;
             let tokens = sentences(column, self.parts.documents).into_iter();
-            let tokens = tokens.flat_map(|sentence| self.cut.tokens(sentence)).map(Cow::into_owned);
+            let tokens = tokens.flat_map(|sentence| self.tokenizer.tokens(sentence)).map(Cow::into_owned);
             joined.then(|| SEPARATOR.to_owned()).into_iter().chain(tokens).collect()
         };
-        Ok(columns.into_iter().chain(second).enumerate().map(of).collect())
+        Ok(columns.into_iter().chain(second).enumerate().map(column_text).collect())
     }
 
     pub(crate) fn tokens(&self, text: &str) -> Result<Vec<String>> {
@@ -108,23 +108,23 @@ impl Reader {
         let how = self.parts.documents;
         if how != Sentences::None {
             let all = columns.iter().flat_map(|column| sentences(column, how));
-            let ids = all.map(|sentence| self.words.ids(self.cut.tokens(sentence)));
+            let ids = all.map(|sentence| self.words.ids(self.tokenizer.tokens(sentence)));
             return Ok(vec![Field::Nested(ids.collect::<Result<_>>()?)]);
         }
-        let (mut ids, mut spelt) = (Vec::new(), Vec::new());
+        let (mut ids, mut spelled) = (Vec::new(), Vec::new());
         for (at, column) in columns.iter().enumerate() {
             if at > 0 {
                 ids.push(self.words.special(SEPARATOR)?);
-                spelt.push(Vec::new());
+                spelled.push(Vec::new());
             }
-            let tokens: Vec<Cow<'_, str>> = self.cut.tokens(column).collect();
+            let tokens: Vec<Cow<'_, str>> = self.tokenizer.tokens(column).collect();
             ids.extend(self.words.ids(&tokens)?);
             if let Some(known) = &self.characters {
-                spelt.extend(tokens.iter().map(|token| known.spelt(token)).collect::<Result<Vec<_>>>()?);
+                spelled.extend(tokens.iter().map(|token| known.spelling(token)).collect::<Result<Vec<_>>>()?);
             }
         }
         Ok(match self.characters {
-            Some(_) => vec![Field::Ints(ids), Field::Nested(spelt)],
+            Some(_) => vec![Field::Ints(ids), Field::Nested(spelled)],
             None => vec![Field::Ints(ids)],
         })
     }
@@ -139,8 +139,10 @@ impl Reader {
     pub(super) fn fingerprint(&self) -> u64 {
         let known = [Some(&self.words), self.characters.as_ref()].into_iter().flatten();
         let numbers = known.map(Vocabulary::fingerprint);
-        let name = format!("{} {:?}", self.cut.name(), self.parts);
-        numbers.fold(unpadded::data::Fingerprint::default().text(&name), |f, of| f.number(of)).finish()
+        let name = format!("{} {:?}", self.tokenizer.name(), self.parts);
+        numbers
+            .fold(unpadded::data::Fingerprint::default().text(&name), |f, number| f.number(number))
+            .finish()
     }
 }
 
@@ -171,7 +173,7 @@ mod tests {
         let parts = |columns, pair| TextColumns { columns, pair, documents: Sentences::None };
         assert_eq!(parts(1, false).split("a\tb").unwrap(), (vec!["a\tb"], None));
         assert_eq!(parts(2, true).split("a\tb\tc").unwrap(), (vec!["a", "b"], Some("c")));
-        let said = parts(1, true).split("a").unwrap_err().to_string();
-        assert_eq!(said, "texts of a record: expected 2, separated by tabs, as in the training, got 1");
+        let message = parts(1, true).split("a").unwrap_err().to_string();
+        assert_eq!(message, "texts of a record: expected 2, separated by tabs, as in the training, got 1");
     }
 }

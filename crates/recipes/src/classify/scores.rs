@@ -34,7 +34,7 @@ impl<'a> LabelSets<'a> {
     pub(super) fn add(
         &mut self,
         truth: &str,
-        place: &dyn Fn() -> String,
+        location: &dyn Fn() -> String,
         tokens: usize,
         row: &[f32],
         found: &[bool],
@@ -47,23 +47,27 @@ impl<'a> LabelSets<'a> {
             let is_known = known.map(|there| *there = true).is_some();
             if trained_id(self.labels, label).is_none() {
                 unlearnt = true;
-                let at = self.unseen.iter().position(|of| of.name == label).unwrap_or(self.unseen.len());
+                let at = self
+                    .unseen
+                    .iter()
+                    .position(|label_seen| label_seen.name == label)
+                    .unwrap_or(self.unseen.len());
                 if at == self.unseen.len() {
                     self.unseen.push(UnseenLabel::new("label", label));
                     self.rows.push([0; 3]);
                 }
-                self.unseen[at].add(|| Some(place()));
+                self.unseen[at].add(|| Some(location()));
                 foreign.extend((!is_known).then_some(self.labels.len() + at));
             }
         }
         let mut counts = vec![(SETS, 1.0)];
         let few = self.labels.len() <= MOST_LABELS;
         for (id, ((&there, &found), p)) in there.iter().zip(found).zip(row).enumerate() {
-            let learnt = self.labels.count(id as i64) > 0;
-            if learnt {
+            let is_trained = self.labels.count(id as i64) > 0;
+            if is_trained {
                 self.sums.add_loss(if there { *p } else { 1.0 - *p });
             }
-            let three = [there && found && learnt, there, found];
+            let three = [there && found && is_trained, there, found];
             for (count, _) in three.into_iter().enumerate().filter(|(_, yes)| *yes) {
                 self.rows[id][count] += 1;
                 counts.push((count, 1.0));
@@ -154,7 +158,7 @@ fn ranks(numbers: &[f64]) -> Vec<f64> {
 }
 
 fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
-    let mean = |of: &[f64]| ratio(of.iter().sum(), of.len() as f64);
+    let mean = |values: &[f64]| ratio(values.iter().sum(), values.len() as f64);
     let (of_a, of_b) = (mean(a), mean(b));
     let (mut ab, mut aa, mut bb) = (0.0, 0.0, 0.0);
     for (a, b) in a.iter().zip(b) {
@@ -183,10 +187,10 @@ mod tests {
     fn label_sets_are_counted_by_hand() {
         let labels = Vocabulary::labels(["a", "b", "c"]).unwrap();
         let mut sets = LabelSets::new(&labels);
-        let place = &|| "f:1".to_owned();
-        sets.add("a\u{1f}b\u{1f}", place, 3, &[0.9, 0.4, 0.1], &[true, false, false]);
-        sets.add("c", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
-        sets.add("x", place, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
+        let location = &|| "f:1".to_owned();
+        sets.add("a\u{1f}b\u{1f}", location, 3, &[0.9, 0.4, 0.1], &[true, false, false]);
+        sets.add("c", location, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
+        sets.add("x", location, 3, &[0.1, 0.2, 0.8], &[false, false, true]);
         let scored = sets.end();
         // By hand: 2 hits, 4 true labels, 3 predicted labels; F1 is 1 for the label a, 0 for b and the unseen x, 2/3 for c.
         assert!((scored.get("micro F1").unwrap() - 4.0 / 7.0).abs() < 1e-12);

@@ -25,10 +25,10 @@ const ENOUGH: u64 = 50;
 /// Returns the rule that chooses the thresholds and, for several labels per text, a line for people about the rule.
 pub(super) fn rule(
     config: &Config,
-    learnt: &Objective,
+    objective: &Objective,
     classes: &ClassCounts,
 ) -> (LabelThreshold, Option<String>) {
-    if learnt.several().is_none() {
+    if objective.several().is_none() {
         return (LabelThreshold::One, None);
     }
     let rarest = classes.all().map(|class| (class.held_out.count, &class.held_out.name)).min();
@@ -52,8 +52,8 @@ pub(super) struct Thresholds {
 }
 
 impl Thresholds {
-    pub(super) fn of(predictor: &Predictor, learnt: &Objective) -> Result<Self> {
-        let Some(labels) = learnt.several() else {
+    pub(super) fn of(predictor: &Predictor, objective: &Objective) -> Result<Self> {
+        let Some(labels) = objective.several() else {
             return Ok(Self { used: Vec::new(), choices: Vec::new() });
         };
         let list = |name: &str, count: usize| {
@@ -87,15 +87,15 @@ impl Thresholds {
     /// Adds the thresholds of a further model, with its index of each label, to the means over `models` models.
     pub(super) fn join(&mut self, other: &Self, places: &[usize], models: f32) {
         let add = |mean: &mut f32, other: f32| *mean += (other - *mean) / models;
-        for (mean, &place) in self.used.iter_mut().zip(places) {
-            add(mean, other.used.get(place).copied().unwrap_or(*mean));
+        for (mean, &position) in self.used.iter_mut().zip(places) {
+            add(mean, other.used.get(position).copied().unwrap_or(*mean));
         }
         if self.choices.len() != other.choices.len() {
             self.choices.clear();
         }
-        let places = std::iter::once(0).chain(places.iter().map(|place| place + 1));
-        for (mean, place) in self.choices.iter_mut().zip(places) {
-            add(mean, other.choices.get(place).copied().unwrap_or(*mean));
+        let places = std::iter::once(0).chain(places.iter().map(|position| position + 1));
+        for (mean, position) in self.choices.iter_mut().zip(places) {
+            add(mean, other.choices.get(position).copied().unwrap_or(*mean));
         }
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn finished(mut checkpoint: Checkpoint, dev: &dyn Data) -> Result<Che
         each.update(&values, 0)?;
     }
     let choices = [one.thresholds(), each.thresholds()].concat();
-    let shown = |of: &[f32]| of.iter().map(f32::to_string).collect::<Vec<_>>().join(" ");
+    let shown = |numbers: &[f32]| numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(" ");
     checkpoint.notes.insert(CHOICES.to_owned(), shown(&choices));
     let used = Thresholds { used: vec![DEFAULT; width], choices }.by(Some(rule))?;
     checkpoint.notes.insert(THRESHOLDS.to_owned(), shown(&used));

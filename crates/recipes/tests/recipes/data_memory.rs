@@ -52,7 +52,7 @@ fn batches(data: &dyn Data, epoch: u64) -> Result<Vec<Batch>> {
 
 /// The lines about memory among the lines that a training says at its start.
 fn of_memory(prepared: &Preparation) -> Vec<&String> {
-    prepared.said.iter().filter(|line| line.contains("memory limit")).collect()
+    prepared.messages.iter().filter(|line| line.contains("memory limit")).collect()
 }
 
 fn words(i: usize) -> String {
@@ -81,15 +81,15 @@ fn texts_in_files_give_the_training_of_texts_in_memory() -> Result<()> {
     for (task, file, limit) in files("held", 1) {
         let (held, streamed) =
             (prepare(&config(task, &file.0, None))?, prepare(&config(task, &file.0, Some(limit)))?);
-        assert!(of_memory(&held).is_empty(), "{task:?}: {:?}", held.said);
-        let said = of_memory(&streamed);
+        assert!(of_memory(&held).is_empty(), "{task:?}: {:?}", held.messages);
+        let text = of_memory(&streamed);
         assert!(
-            said.len() <= 2 && said.iter().all(|line| line.contains("are in memory")),
-            "{task:?}: {said:?}"
+            text.len() <= 2 && text.iter().all(|line| line.contains("are in memory")),
+            "{task:?}: {text:?}"
         );
-        assert!(said[0].contains(&*streamed.name) && said[0].contains("an eighth"), "{task:?}: {said:?}");
-        let rest = |of: &Preparation| -> Vec<String> {
-            of.said.iter().filter(|line| !line.contains("memory limit")).cloned().collect()
+        assert!(text[0].contains(&*streamed.name) && text[0].contains("an eighth"), "{task:?}: {text:?}");
+        let rest = |preparation: &Preparation| -> Vec<String> {
+            preparation.messages.iter().filter(|line| !line.contains("memory limit")).cloned().collect()
         };
         assert_eq!((rest(&streamed), &streamed.lengths), (rest(&held), &held.lengths), "{task:?}");
         assert_eq!((&streamed.held_out, streamed.coverage), (&held.held_out, held.coverage), "{task:?}");
@@ -111,8 +111,8 @@ fn a_window_within_the_limit_has_each_text_once_and_is_resumed() -> Result<()> {
         // A quarter of the limit is less than the token ids.
         let small = config(task, &file.0, Some("3 MB"));
         let streamed = prepare(&small)?;
-        let said = of_memory(&streamed);
-        assert!(said.len() == 1 && streamed.train.may_wait(), "{task:?}: {said:?}");
+        let message = of_memory(&streamed);
+        assert!(message.len() == 1 && streamed.train.may_wait(), "{task:?}: {message:?}");
         let held = prepare(&config(task, &file.0, None))?;
         let text = |batches: Vec<Batch>| {
             let mut numbers: Vec<u64> = batches.into_iter().flat_map(|batch| batch.numbers).collect();
@@ -150,11 +150,11 @@ fn rows_that_exceed_the_limit_are_refused() -> Result<()> {
     let file = File::new("rows.svm", rows.as_bytes());
     assert!(prepare(&config(Task::Classify, &file.0, Some("10 MB"))).is_ok());
     let error = prepare(&config(Task::Classify, &file.0, Some("100 kB"))).map(drop).unwrap_err();
-    let said = error.to_string();
-    assert_eq!(error.kind(), ErrorKind::Memory, "{said}");
+    let text = error.to_string();
+    assert_eq!(error.kind(), ErrorKind::Memory, "{text}");
     assert!(
-        said.starts_with("rows of `") && said.contains("at most 12 kB, as the memory limit allows"),
-        "{said}"
+        text.starts_with("rows of `") && text.contains("at most 12 kB, as the memory limit allows"),
+        "{text}"
     );
     Ok(())
 }

@@ -12,10 +12,10 @@ fn fixture(name: &str) -> PathBuf {
 fn a_file_is_trained_on() -> unpadded::Result<()> {
     let mut config = Config::new(Task::Classify);
     config.data.train = Some(fixture("reviews").display().to_string());
-    assert!(prepare(&config)?.said[0].contains("texts of 2 labels"));
+    assert!(prepare(&config)?.messages[0].contains("texts of 2 labels"));
     let mut config = Config::new(Task::Tag);
     config.data.train = Some(fixture("tagged").display().to_string());
     (config.data.hold_out, config.text.min_count) = (0.25, 1);
-    assert!(prepare(&config)?.said[0].contains("IOB2"));
+    assert!(prepare(&config)?.messages[0].contains("IOB2"));
     Ok(())
 }

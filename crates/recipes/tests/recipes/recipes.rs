@@ -101,7 +101,7 @@ fn words_weigh_as_small_changes_of_their_vectors_do() -> std::result::Result<(),
             }
             let answer = Model::new(scaled)?.predict(&[text])?.remove(0);
             let Answer::Label { all, .. } = answer else { panic!("{answer:?}") };
-            Ok(f64::from(all.iter().find(|(of, _)| *of == label).map_or(0.0, |(_, p)| *p)).ln())
+            Ok(f64::from(all.iter().find(|(name, _)| *name == label).map_or(0.0, |(_, p)| *p)).ln())
         };
         let expected = (log_p(1.01)? - log_p(0.99)?) / 0.02;
         let found: f32 = weights.iter().flatten().map(|(_, weight)| weight).sum();
@@ -196,17 +196,17 @@ fn a_translator_answers_out_of_its_file() -> std::result::Result<(), Box<dyn std
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let said = |change: &dyn Fn(&mut Config)| {
+    let text = |change: &dyn Fn(&mut Config)| {
         let mut config = Config::new(Task::Classify);
         change(&mut config);
         prepare(&config).err().map(|e| e.to_string()).unwrap_or_default()
     };
-    assert!(said(&|config| config.model.layers = 0).contains("model.layers: expected at least 1, got 0"));
-    assert!(said(&|config| config.data.train = Some("no.tsv".into())).contains("`no.tsv`"));
-    assert!(said(&|config| config.run.task = Task::Translate).contains("data.train: expected a file"));
-    assert!(said(&|config| config.training.rate = -1.0).contains("training.rate: expected a number above 0"));
+    assert!(text(&|config| config.model.layers = 0).contains("model.layers: expected at least 1, got 0"));
+    assert!(text(&|config| config.data.train = Some("no.tsv".into())).contains("`no.tsv`"));
+    assert!(text(&|config| config.run.task = Task::Translate).contains("data.train: expected a file"));
+    assert!(text(&|config| config.training.rate = -1.0).contains("training.rate: expected a number above 0"));
     assert!(
-        said(&|config| config.data.first_index = Some(2))
+        text(&|config| config.data.first_index = Some(2))
             .contains("data.first_index: expected 0 or 1, got 2")
     );
     let other = Checkpoint::default();
@@ -229,8 +229,8 @@ fn rows_of_features_have_classes() -> Result<()> {
     // With a label or without, entries in any order, a feature that was never seen, and no entry.
     let answers = model.predict(&["1 3:1 1:1", "1:1 3:1", "1:1 3:1 999999999:1", ""])?;
     assert!(answers[0] == answers[1] && answers[1] == answers[2] && answers[2] != answers[3], "{answers:?}");
-    let said = model.predict(&["1:1", "words in it"]).unwrap_err().to_string();
-    assert!(said.contains("row: expected"), "{said}");
+    let text = model.predict(&["1:1", "words in it"]).unwrap_err().to_string();
+    assert!(text.contains("row: expected"), "{text}");
     let mut test = config.clone();
     test.data.test = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets/clicks/test.libsvm").into());
     let scores = model.predictor().evaluate(&*test_data(&test, &model)?.data)?;
@@ -257,33 +257,33 @@ fn features_that_count_from_0_do_so_in_every_file() -> Result<()> {
     };
     let prepared = prepare(&config(&zero))?;
     assert_eq!(
-        prepared.said[1],
+        prepared.messages[1],
         "read as `libsvm`; indices count from 0, since there is an index 0; the setting `first_index` overrides this"
     );
-    assert!(prepared.said[0].contains("80 rows of 5 features"), "{:?}", prepared.said);
+    assert!(prepared.messages[0].contains("80 rows of 5 features"), "{:?}", prepared.messages);
     assert!(prepared.held_out.cases.iter().any(|case| case.text.starts_with("0:1 ")));
     let one = prepare(&config(&one))?;
     assert!(
-        one.said[0].contains("80 rows of 5 features")
-            && one.said[1].starts_with("read as `libsvm`; indices count from 1, since")
+        one.messages[0].contains("80 rows of 5 features")
+            && one.messages[1].starts_with("read as `libsvm`; indices count from 1, since")
     );
     let mut set = config(&test);
     set.data.first_index = Some(0);
     set.data.dev = Some(zero.clone());
     set.data.train = Some(written("late.svm", "1 1:1 2:0.5\n0 2:1 3:0.5\n")?);
-    let said = prepare(&set)?.said;
+    let text = prepare(&set)?.messages;
     assert!(
-        said[0].contains("2 rows of 4 features")
-            && said.contains(&"read as `libsvm`; indices count from 0, as set".to_owned()),
-        "{said:?}"
+        text[0].contains("2 rows of 4 features")
+            && text.contains(&"read as `libsvm`; indices count from 0, as set".to_owned()),
+        "{text:?}"
     );
     set.data.first_index = Some(1);
-    let said = prepare(&set).err().map(|e| e.to_string()).unwrap_or_default();
+    let text = prepare(&set).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(
-        said.contains("zero.svm")
-            && said.contains(":1: expected an index from 1")
-            && said.contains("the setting `first_index` 0"),
-        "{said}"
+        text.contains("zero.svm")
+            && text.contains(":1: expected an index from 1")
+            && text.contains("the setting `first_index` 0"),
+        "{text}"
     );
 
     let (path, _) = trained("from-zero", &config(&zero))?;
@@ -321,8 +321,8 @@ fn a_text_that_spells_a_special_token_is_translated_as_text() -> Result<()> {
         assert_ne!(Some(targets.special(special)?), targets.id(special));
     }
     let answers = model.predict(&["close open end", "none blank end", "close close end"])?;
-    let said: Vec<String> = answers.iter().map(ToString::to_string).collect();
-    assert_eq!(said, ["</s> <s> fin", "<unk> <pad> fin", "</s> </s> fin"]);
+    let text: Vec<String> = answers.iter().map(ToString::to_string).collect();
+    assert_eq!(text, ["</s> <s> fin", "<unk> <pad> fin", "</s> </s> fin"]);
     std::fs::remove_file(path).ok();
     Ok(())
 }
@@ -348,7 +348,7 @@ fn the_lists_of_a_json_file_are_its_parts() -> Result<()> {
     assert!(prepared.test.is_some_and(|test| test.ends_with(format!("{name}!test"))));
     let left_out =
         format!("left out: `{name}!other_train`; `data.train`, `data.dev` and `data.test` name other parts");
-    assert!(prepared.said.contains(&left_out), "{:?}", prepared.said);
+    assert!(prepared.messages.contains(&left_out), "{:?}", prepared.messages);
     Ok(())
 }
 
@@ -360,16 +360,16 @@ fn same_in_a_window(task: Task, train: String, window: usize) -> Result<()> {
     let mut windowed = config.clone();
     windowed.data.window = Some(window);
     let (held, streamed) = (prepare(&config)?, prepare(&windowed)?);
-    assert_eq!((&streamed.said, &streamed.name), (&held.said, &held.name), "{task:?}");
+    assert_eq!((&streamed.messages, &streamed.name), (&held.messages, &held.name), "{task:?}");
     assert_eq!((&streamed.lengths, &streamed.held_out), (&held.lengths, &held.held_out), "{task:?}");
     assert_eq!(streamed.coverage, held.coverage, "{task:?}");
     for (streamed, held) in [(&streamed.train, &held.train), (&streamed.dev, &held.dev)] {
         let (streamed, held) = (streamed.batches(None, 0)?, held.batches(None, 0)?);
-        let of = |batches: Vec<unpadded::data::Batch>| -> Vec<_> {
+        let numbers = |batches: Vec<unpadded::data::Batch>| -> Vec<_> {
             batches.into_iter().map(|batch| (batch.numbers, batch.values)).collect()
         };
         let (streamed, held) = (streamed.collect::<Result<Vec<_>>>()?, held.collect::<Result<Vec<_>>>()?);
-        assert!(!held.is_empty() && of(streamed) == of(held), "{task:?}");
+        assert!(!held.is_empty() && numbers(streamed) == numbers(held), "{task:?}");
     }
     Ok(())
 }

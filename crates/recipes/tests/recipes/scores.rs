@@ -53,9 +53,9 @@ fn large_held_out_texts_are_reported() -> Result<()> {
     let mut config = small(Task::Classify, &written("few.tsv", &lines(40))?, 1);
     config.data.dev = Some(written("large.tsv", &lines(60))?);
     for (memory, reported) in [(1 << 20, true), (1 << 30, false)] {
-        let said = prepare_within(&config, None, memory)?.said;
-        let found = said.iter().any(|line| line.contains("large.tsv: the texts exceed"));
-        assert_eq!(found, reported, "{said:?}");
+        let text = prepare_within(&config, None, memory)?.messages;
+        let found = text.iter().any(|line| line.contains("large.tsv: the texts exceed"));
+        assert_eq!(found, reported, "{text:?}");
     }
     Ok(())
 }
@@ -64,14 +64,15 @@ fn large_held_out_texts_are_reported() -> Result<()> {
 #[test]
 fn tags_of_development_texts_alone_are_never_predicted() -> Result<()> {
     for (scheme, crf) in [("B-", true), ("", true), ("", false)] {
-        let of = |tags: &[&str]| -> String {
+        let sentence = |tags: &[&str]| -> String {
             (0..40)
                 .map(|i| format!("w{} {scheme}{}\nw {scheme}{}\n\n", i % 5, tags[i % tags.len()], tags[0]))
                 .collect()
         };
         let name = format!("{scheme}{crf}");
-        let mut config = small(Task::Tag, &written(&format!("{name}-train.txt"), &of(&["a", "b"]))?, 1);
-        config.data.dev = Some(written(&format!("{name}-dev.txt"), &of(&["c", "d", "e", "f", "g", "h"]))?);
+        let mut config = small(Task::Tag, &written(&format!("{name}-train.txt"), &sentence(&["a", "b"]))?, 1);
+        config.data.dev =
+            Some(written(&format!("{name}-dev.txt"), &sentence(&["c", "d", "e", "f", "g", "h"]))?);
         (config.model.crf, config.training.rate) = (crf, 1e-6);
         let mut prepared = prepare(&config)?;
         let found = Model::new(prepared.trainer.for_inference()?)?.predictor().evaluate(&*prepared.dev)?;
@@ -106,7 +107,10 @@ fn labels_without_training_are_named_and_wrong() -> Result<()> {
     assert!((right - before.get("accuracy").unwrap_or(0.0) * 60.0).abs() < 1e-9, "{right}");
     let names: Vec<&str> = scored.unseen.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["new", "newer"]);
-    assert!(matches!(&scored.unseen[0].places[..], [place] if place.ends_with("more.tsv:61")), "{scored:?}");
+    assert!(
+        matches!(&scored.unseen[0].places[..], [location] if location.ends_with("more.tsv:61")),
+        "{scored:?}"
+    );
 
     // Counts of classes add up.
     let rows = &scored.tables[0].rows;
@@ -195,7 +199,7 @@ fn perplexity_is_exp_of_the_loss() -> Result<()> {
     assert!((bits - known).abs() < 1e-4, "{bits} {known}");
     let count = |name: &str| scored.counts.iter().find(|(known, _)| *known == name).map(|(_, count)| *count);
     assert_eq!((count("characters"), count("words"), count("bytes")), (Some(1140), Some(360), Some(1140)));
-    assert!(scored.headline().is_some_and(|of| of.interval.is_some()));
+    assert!(scored.headline().is_some_and(|figure| figure.interval.is_some()));
     Ok(())
 }
 
@@ -268,8 +272,8 @@ fn two_models_are_set_side_by_side() -> Result<()> {
     config.data.test = Some(test);
     let trained_one = trained(&config)?;
     let untrained = Model::new(prepare(&config)?.trainer.for_inference()?)?;
-    let of = [(&config, &trained_one), (&config, &untrained), (&config, &trained_one)];
-    let compared = compare(&of)?;
+    let models = [(&config, &trained_one), (&config, &untrained), (&config, &trained_one)];
+    let compared = compare(&models)?;
     let [other, same] = &compared.against_first[..] else { panic!("{compared:?}") };
     assert_eq!((same.p_value, same.differ, same.texts.len()), (Some(1.0), 0, 0));
     let [one, two] = [0, 1].map(|at| compared.scored[at].get("accuracy").unwrap_or(0.0));
@@ -283,7 +287,7 @@ fn two_models_are_set_side_by_side() -> Result<()> {
         );
     }
     let tagger = prepare(&Config::new(Task::Tag))?.trainer.for_inference()?;
-    let error = compare(&[of[0], (&config, &Model::new(tagger)?)]).err().map(|e| e.to_string());
+    let error = compare(&[models[0], (&config, &Model::new(tagger)?)]).err().map(|e| e.to_string());
     assert!(error.unwrap_or_default().contains("of the task `classify`"));
     Ok(())
 }

@@ -59,17 +59,21 @@ fn conllu_is_read_by_the_name_of_a_column() -> Result<()> {
     };
     let file = File::new("a.conllu", &(0..40).map(sentence).collect::<String>());
     let prepared = file.prepared(&[])?;
-    let said = prepared.said.join("\n");
+    let text = prepared.messages.join("\n");
     assert!(
-        said.contains(
+        text.contains(
             "`columns`, CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs"
         ),
-        "{said}"
+        "{text}"
     );
-    assert!(said.contains("plain tags: scored token by token"), "{said}");
+    assert!(text.contains("plain tags: scored token by token"), "{text}");
     assert_eq!(tags(&prepared), [("ADJ".into(), 40), ("DET".into(), 40), ("NOUN".into(), 40)]);
     let deprel = file.prepared(&label("deprel"))?;
-    assert!(deprel.said.iter().any(|line| line.contains("tags in column 8 (deprel)")), "{:?}", deprel.said);
+    assert!(
+        deprel.messages.iter().any(|line| line.contains("tags in column 8 (deprel)")),
+        "{:?}",
+        deprel.messages
+    );
     assert_eq!(tags(&deprel)[2], ("root".into(), 40));
     assert_eq!(tags(&file.prepared(&label("5"))?)[0], ("A".into(), 40));
     let error = file.prepared(&label("pos")).err().unwrap().to_string();
@@ -83,16 +87,16 @@ fn conllu_is_read_by_the_name_of_a_column() -> Result<()> {
 #[test]
 fn however_they_are_spelled_tags_have_the_same_chunks() -> Result<()> {
     type Spelled = fn(char) -> String;
-    let of = |kind: &'static str, spelled: Spelled| -> Result<(String, f64)> {
+    let read = |kind: &'static str, spelled: Spelled| -> Result<(String, f64)> {
         let prepared = File::new(kind, &chunks(spelled)).prepared(&[])?;
-        let first = prepared.said[0].clone();
+        let first = prepared.messages[0].clone();
         let mut trainer = prepared.trainer.progress(Progress::Quiet);
         let scores = trainer.evaluate(&*prepared.train)?;
         Ok((first, scores.get(prepared.metric).unwrap()))
     };
     let standard = |tag: char| if tag == 'O' { "O".to_owned() } else { format!("{tag}-X") };
-    let (said, expected) = of("standard", standard)?;
-    assert!(said.contains("(IOB2)") && expected > 0.0, "{said} {expected}");
+    let (text, expected) = read("standard", standard)?;
+    assert!(text.contains("(IOB2)") && expected > 0.0, "{text} {expected}");
     let spellings: [(&str, Spelled); 4] = [
         ("IOB2, spelled `B`, `I`", |tag| tag.to_string()),
         ("IOB2, spelled `B_kind`, `I_kind`", |tag| if tag == 'O' { "O".into() } else { format!("{tag}_X") }),
@@ -102,8 +106,8 @@ fn however_they_are_spelled_tags_have_the_same_chunks() -> Result<()> {
         }),
     ];
     for (name, spelled) in spellings {
-        let (said, found) = of("other", spelled)?;
-        assert!(said.contains(name), "{said}");
+        let (text, found) = read("other", spelled)?;
+        assert!(text.contains(name), "{text}");
         // Tags are numbered by their order, which suffixes change: then the untrained model is another one.
         assert!(name.contains("kind-B") || found == expected, "{name}: {found} {expected}");
     }
@@ -122,8 +126,8 @@ fn a_tag_that_breaks_the_scheme_has_its_line_and_is_repaired() -> Result<()> {
     );
     assert!(error.contains("got `I-X` behind `O`") && error.contains("`repair_tags`"), "{error}");
     let prepared = file.prepared(&[("data.repair_tags", Value::Flag(true))])?;
-    let said = prepared.said.join("\n");
-    assert!(said.contains("tags rewritten to keep IOB2, as conlleval reads them: 1"), "{said}");
+    let message = prepared.messages.join("\n");
+    assert!(message.contains("tags rewritten to keep IOB2, as conlleval reads them: 1"), "{message}");
     Ok(())
 }
 
@@ -141,7 +145,11 @@ fn conllu_without_comments_is_known_by_its_columns() -> Result<()> {
         words + &line("2.1", "is", "AUX") + &line("3", "dog", "NOUN") + "\n"
     });
     let prepared = file.prepared(&[])?;
-    assert!(prepared.said.concat().contains("CoNLL-U, words in column 2 (form)"), "{:?}", prepared.said);
+    assert!(
+        prepared.messages.concat().contains("CoNLL-U, words in column 2 (form)"),
+        "{:?}",
+        prepared.messages
+    );
     assert_eq!(tags(&prepared), [("ADJ".into(), 40), ("DET".into(), 40), ("NOUN".into(), 40)]);
     Ok(())
 }
@@ -157,10 +165,10 @@ fn comments_marks_and_headers_are_no_words() -> Result<()> {
         let header = if i == 0 { "Token\tPOS\tNER\n" } else { "" };
         format!("{header}in{i}\tP\tO\nRome\tN\tB-X\n\n")
     });
-    for (file, said) in [(&id, "is a comment"), (&marks, "between documents"), (&header, "is a header")] {
+    for (file, text) in [(&id, "is a comment"), (&marks, "between documents"), (&header, "is a header")] {
         let prepared = file.prepared(&[])?;
-        assert!(prepared.said.concat().contains(said), "{:?}", prepared.said);
-        assert_eq!(tags(&prepared), expected, "{said}");
+        assert!(prepared.messages.concat().contains(text), "{:?}", prepared.messages);
+        assert_eq!(tags(&prepared), expected, "{text}");
     }
     let pos = header.prepared(&label("pos"))?;
     assert_eq!(tags(&pos), [("N".to_owned(), 40), ("P".to_owned(), 40)]);
@@ -176,7 +184,7 @@ fn comments_marks_and_headers_are_no_words() -> Result<()> {
 fn brackets_are_chunks() -> Result<()> {
     let file = texts("brackets.txt", |i| format!("Ann{i} (PER*\nLee *)\nsees *\nUlm (LOC*)\n\n"));
     let prepared = file.prepared(&[])?;
-    assert!(prepared.said.concat().contains("tags in brackets"), "{:?}", prepared.said);
+    assert!(prepared.messages.concat().contains("tags in brackets"), "{:?}", prepared.messages);
     let names: Vec<String> = tags(&prepared).into_iter().map(|(tag, _)| tag).collect();
     assert_eq!(names, ["B-LOC", "B-PER", "I-PER", "O"]);
     Ok(())
@@ -187,9 +195,9 @@ fn a_scheme_that_is_set_rules() -> Result<()> {
     let scheme = |name: &str| [("data.scheme", Value::Text(name.into()))];
     // Parts of speech that look like a scheme.
     let file = texts("pos.txt", |i| format!("so{i} B\ngo I\n\n"));
-    assert!(file.prepared(&[])?.said[0].contains("(IOB2, spelled"));
+    assert!(file.prepared(&[])?.messages[0].contains("(IOB2, spelled"));
     let prepared = file.prepared(&scheme("plain"))?;
-    assert!(prepared.said[0].contains("(plain)"), "{:?}", prepared.said);
+    assert!(prepared.messages[0].contains("(plain)"), "{:?}", prepared.messages);
     let file = texts("set.txt", |i| format!("so{i} O\nRome B-X\n\n"));
     let error = format!("{:#}", file.prepared(&scheme("iob1")).err().unwrap());
     assert!(
@@ -208,8 +216,8 @@ fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
     let dev = texts("iobes.txt", |i| format!("at{i} O\nRome S-X\nLos B-X\nAngeles E-X\n\n"));
     let set = |file: &File| [("data.dev", Value::Text(file.0.to_string_lossy().into_owned()))];
     let prepared = train.prepared(&set(&dev))?;
-    let said = prepared.said.join("\n");
-    assert!(said.contains("tags of IOBES translated to IOB2, which the training has"), "{said}");
+    let text = prepared.messages.join("\n");
+    assert!(text.contains("tags of IOBES translated to IOB2, which the training has"), "{text}");
     assert_eq!(tags(&prepared).iter().map(|(tag, _)| tag.as_str()).collect::<Vec<_>>(), ["B-X", "I-X", "O"]);
     let broken =
         texts("dev.txt", |i| if i == 7 { "so O\nYork I-X\n\n".into() } else { "a O\nb B-X\n\n".into() });
@@ -228,7 +236,7 @@ fn parts_of_other_schemes_are_translated_or_refused() -> Result<()> {
         config.data.test = Some(file.0.to_string_lossy().into_owned());
         test_data(&config, &model)
     };
-    assert!(test(&dev)?.said.concat().contains("tags of IOBES translated to IOB2"));
+    assert!(test(&dev)?.messages.concat().contains("tags of IOBES translated to IOB2"));
     let error = format!("{:#}", test(&broken).map(drop).unwrap_err());
     assert!(
         error.contains("dev.txt:23: expected a tag of IOB2") && error.contains("the training"),

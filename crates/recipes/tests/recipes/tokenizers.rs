@@ -20,18 +20,18 @@ fn fixture(name: &str) -> PathBuf {
 #[test]
 fn without_the_feature_an_error_names_it() {
     let expected = "expected a build with the feature `tokenizers` (`--features tokenizers`), got a build without this feature";
-    let said = Tokenizer::hugging_face(fixture("tokenizer_bpe.json")).unwrap_err().to_string();
-    assert!(said.contains(expected), "{said}");
+    let text = Tokenizer::hugging_face(fixture("tokenizer_bpe.json")).unwrap_err().to_string();
+    assert!(text.contains(expected), "{text}");
     // The name as in a checkpoint.
-    let said = Tokenizer::from_name("tokenizer.json {}").unwrap_err().to_string();
-    assert!(said.starts_with(&format!("Hugging Face tokenizer `tokenizer.json`: {expected}")), "{said}");
+    let text = Tokenizer::from_name("tokenizer.json {}").unwrap_err().to_string();
+    assert!(text.starts_with(&format!("Hugging Face tokenizer `tokenizer.json`: {expected}")), "{text}");
 }
 
 #[cfg(feature = "tokenizers")]
 const ALL: [&str; 3] = ["bpe", "wordpiece", "unigram"];
 
 #[cfg(feature = "tokenizers")]
-fn cut(name: &str) -> Tokenizer {
+fn tokenizer(name: &str) -> Tokenizer {
     Tokenizer::hugging_face(fixture(&format!("tokenizer_{name}.json"))).unwrap()
 }
 
@@ -42,15 +42,15 @@ fn numbers_and_texts_are_those_of_the_package() -> Result<()> {
     let found: serde_json::Value = serde_json::from_str(&json).unwrap();
     let list = |name: &str| found[name].as_array().unwrap();
     for name in ALL {
-        let cut = cut(name);
-        assert_eq!(Tokenizer::from_name(&cut.name())?, cut);
+        let tokenizer = tokenizer(name);
+        assert_eq!(Tokenizer::from_name(&tokenizer.name())?, tokenizer);
         // The package finds special tokens in texts; here they are text.
         let special = |text: &&str| text.contains("[SEP]");
         let all = || list("texts").iter().map(|text| text.as_str().unwrap());
         let texts = all().filter(|text| !special(text));
-        let spelt: Vec<_> = all().filter(special).flat_map(|text| cut.tokens(text)).collect();
-        assert!(!spelt.is_empty() && !spelt.iter().any(|token| ["<s>", "[SEP]"].contains(&&**token)));
-        let vocabulary = cut.vocabulary(texts, &Limits::default().min_count(1000))?;
+        let spelled: Vec<_> = all().filter(special).flat_map(|text| tokenizer.tokens(text)).collect();
+        assert!(!spelled.is_empty() && !spelled.iter().any(|token| ["<s>", "[SEP]"].contains(&&**token)));
+        let vocabulary = tokenizer.vocabulary(texts, &Limits::default().min_count(1000))?;
         let file = std::fs::read_to_string(fixture(&format!("tokenizer_{name}.json"))).unwrap();
         let file: serde_json::Value = serde_json::from_str(&file).unwrap();
         if let Some(tokens) = file["model"]["vocab"].as_object() {
@@ -61,9 +61,9 @@ fn numbers_and_texts_are_those_of_the_package() -> Result<()> {
         let expected = all().zip(list(name)).zip(list(&format!("{name} decoded")));
         for ((text, ids), decoded) in expected.filter(|((text, _), _)| !special(text)) {
             let expected: Vec<i64> = ids.as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect();
-            assert_eq!(vocabulary.ids(cut.tokens(text))?, expected, "{name}: {text:?}");
+            assert_eq!(vocabulary.ids(tokenizer.tokens(text))?, expected, "{name}: {text:?}");
             let tokens = expected.iter().filter_map(|&id| vocabulary.token(id));
-            assert_eq!(cut.join(tokens), decoded.as_str().unwrap(), "{name}: {text:?}");
+            assert_eq!(tokenizer.join(tokens), decoded.as_str().unwrap(), "{name}: {text:?}");
             expected.iter().for_each(|&id| counted[id as usize] += 1);
         }
         assert!((0..).zip(counted).all(|(id, count)| vocabulary.count(id) == count));
@@ -75,10 +75,10 @@ fn numbers_and_texts_are_those_of_the_package() -> Result<()> {
 #[test]
 fn specials_that_a_file_lacks_come_behind() -> Result<()> {
     let limits = Limits::default().specials(["<s>", "</s>", Vocabulary::UNKNOWN].map(String::from).to_vec());
-    let of = |name: &str| cut(name).vocabulary([""; 0], &limits);
-    let (bpe, piece) = (of("bpe")?, of("wordpiece")?);
+    let vocabulary = |name: &str| tokenizer(name).vocabulary([""; 0], &limits);
+    let (bpe, piece) = (vocabulary("bpe")?, vocabulary("wordpiece")?);
     assert_eq!((bpe.special("<s>")?, bpe.special("</s>")?, bpe.unknown()), (0, 1, None));
-    let last = cut("wordpiece").vocabulary([""; 0], &Limits::default())?.len() as i64;
+    let last = tokenizer("wordpiece").vocabulary([""; 0], &Limits::default())?.len() as i64;
     assert_eq!((piece.special("<s>")?, piece.special("</s>")?), (last, last + 1));
     assert_eq!((piece.unknown(), piece.id(Vocabulary::UNKNOWN)), (piece.id("[UNK]"), None));
     Ok(())
@@ -88,31 +88,37 @@ fn specials_that_a_file_lacks_come_behind() -> Result<()> {
 #[test]
 fn what_is_no_tokenizer_is_refused() {
     let path = std::env::temp_dir().join(format!("unpadded-tokenizer-{}.json", std::process::id()));
-    let said = |text: &str| {
+    let message = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        let said = Tokenizer::hugging_face(&path).unwrap_err().to_string();
-        said.replace(&path.display().to_string(), "x.json")
+        let message = Tokenizer::hugging_face(&path).unwrap_err().to_string();
+        message.replace(&path.display().to_string(), "x.json")
     };
     let expected = "tokenizer `x.json`: expected a `tokenizer.json` of Hugging Face's, got ";
     for (text, got) in
         [("words", "no JSON ("), ("{\"a\": 1}", "JSON without a `model`"), ("[]", "JSON without")]
     {
-        assert!(said(text).starts_with(&format!("{expected}{got}")), "{}", said(text));
+        assert!(message(text).starts_with(&format!("{expected}{got}")), "{}", message(text));
     }
-    let other = said("{\"model\": {\"type\": \"Trie\", \"vocab\": {}}}");
+    let other = message("{\"model\": {\"type\": \"Trie\", \"vocab\": {}}}");
     let types =
         "expected a model of type `BPE`, `Unigram`, `WordLevel`, `WordPiece`, got a model of type \"Trie\"";
     assert!(other.contains(types), "{other}");
-    let of = |vocab: &str| {
-        said(&format!("{{\"model\": {{\"type\": \"WordLevel\", \"unk_token\": \"?\", \"vocab\": {vocab}}}}}"))
+    let tokenizer_file = |vocab: &str| {
+        message(&format!(
+            "{{\"model\": {{\"type\": \"WordLevel\", \"unk_token\": \"?\", \"vocab\": {vocab}}}}}"
+        ))
     };
     assert!(
-        of("{\"a\": 0, \"?\": 0}").contains("expected one token per id"),
+        tokenizer_file("{\"a\": 0, \"?\": 0}").contains("expected one token per id"),
         "{}",
-        of("{\"a\": 0, \"?\": 0}")
+        tokenizer_file("{\"a\": 0, \"?\": 0}")
     );
-    assert!(of("{\"a\": 0, \"?\": 4000000000}").contains("expected tokens numbered from 0 on"));
-    assert!(of("{\"a\": 0}").contains("expected a token for unknown text"), "{}", of("{\"a\": 0}"));
+    assert!(tokenizer_file("{\"a\": 0, \"?\": 4000000000}").contains("expected tokens numbered from 0 on"));
+    assert!(
+        tokenizer_file("{\"a\": 0}").contains("expected a token for unknown text"),
+        "{}",
+        tokenizer_file("{\"a\": 0}")
+    );
     std::fs::remove_file(&path).ok();
     let missing = Tokenizer::hugging_face("no/tokenizer.json").unwrap_err().to_string();
     assert!(missing.contains("tokenizer `no/tokenizer.json`"), "{missing}");
@@ -135,9 +141,9 @@ fn what_is_no_tokenizer_is_refused() {
                 }
             }
             std::fs::write(&path, &json).unwrap();
-            if let Ok(cut) = Tokenizer::hugging_face(&path) {
-                let tokens: Vec<_> = cut.tokens("A fine film 한!").collect();
-                cut.join(&tokens);
+            if let Ok(tokenizer) = Tokenizer::hugging_face(&path) {
+                let tokens: Vec<_> = tokenizer.tokens("A fine film 한!").collect();
+                tokenizer.join(&tokens);
             }
         }
     }
@@ -165,11 +171,11 @@ fn recipes_cut_by_the_file_and_need_it_no_more() -> Result<()> {
     let mut config = Config::new(Task::Classify);
     (config.model.hidden, config.model.embedding, config.training.epochs) = (16, 8, 1);
     let (model, path) = trained("wordpiece", config.clone())?;
-    assert_eq!(model.tokenizer(), Some(&cut("wordpiece")));
+    assert_eq!(model.tokenizer(), Some(&tokenizer("wordpiece")));
     let text = "Nobody would call it dull.";
     let answers = model.predict(&[text, "", "\u{10fffd}"])?;
     let Answer::Label { words, .. } = &answers[0] else { panic!("{answers:?}") };
-    assert!(words.iter().map(|(word, _)| word.as_str()).eq(cut("wordpiece").tokens(text)));
+    assert!(words.iter().map(|(word, _)| word.as_str()).eq(tokenizer("wordpiece").tokens(text)));
     config.data.test = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../../datasets/reviews/dev.tsv").into());
     assert!(model.predictor().evaluate(&*test_data(&config, &model)?.data)?.get("accuracy").is_some());
     assert!(Checkpoint::load(&path)?.notes["tokens"].starts_with("tokenizer.json {"));
@@ -207,11 +213,11 @@ fn recipes_cut_by_the_file_and_need_it_no_more() -> Result<()> {
 #[test]
 fn tagged_words_are_not_cut() {
     let mut config = Config::new(Task::Tag);
-    let said = config.set("text.tokenizer", &Value::Text("x.json".into())).unwrap_err().to_string();
+    let text = config.set("text.tokenizer", &Value::Text("x.json".into())).unwrap_err().to_string();
     let expected =
         "settings of `tag`: expected a setting of this task, not of `classify`, got `text.tokenizer`";
-    assert!(said.starts_with(expected), "{said}");
+    assert!(text.starts_with(expected), "{text}");
     config.text.tokenizer = Some("x.json".into());
-    let said = prepare(&config).err().unwrap().to_string();
-    assert!(said.starts_with("text.tokenizer: expected none for `tag`, whose words are given"), "{said}");
+    let text = prepare(&config).err().unwrap().to_string();
+    assert!(text.starts_with("text.tokenizer: expected none for `tag`, whose words are given"), "{text}");
 }

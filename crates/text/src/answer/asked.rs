@@ -94,19 +94,19 @@ impl AnswerPlan {
         if R::TASK == Task::Labelled && !guess.format.has_columns() {
             options.without_columns(guess.format, &format!("file `{}`", file.name()))?;
         }
-        let (mut of, wanted) = (options.clone(), ReadOptions { group: None, ..options.clone() });
+        let (mut own, wanted) = (options.clone(), ReadOptions { group: None, ..options.clone() });
         let mut texts = R::wanted(&wanted);
         let is_text = |one: &Column<'_>| ["text", "source"].contains(&one.what);
         let labels = texts.split_off(texts.iter().take_while(|one| is_text(one)).count());
         let opened = match guess.format.kind() {
             FormatKind::Lines(format) => Ok(Self::each((format.texts)(options.lines))),
-            FormatKind::Fields(format) => Self::objects(file, format, &mut of, &texts, text),
-            FormatKind::Table => Self::table(file, &guess, &mut of, (&texts, &labels), alone),
+            FormatKind::Fields(format) => Self::objects(file, format, &mut own, &texts, text),
+            FormatKind::Table => Self::table(file, &guess, &mut own, (&texts, &labels), alone),
             FormatKind::Words | FormatKind::Features | FormatKind::Text | FormatKind::Folders(_) => {
                 Ok(Self::plain())
             }
         };
-        *options = of;
+        *options = own;
         opened
     }
 
@@ -119,11 +119,12 @@ impl AnswerPlan {
         (texts, labels): (&[Column<'_>], &[Column<'_>]),
         make: fn(String) -> SentenceWords,
     ) -> Result<Self> {
-        let told = options.told.clone().unwrap_or_default();
-        let is_set = !told.text.is_empty() || told.source.is_some();
-        let alone = is_set && told.label.is_empty() && told.target.is_none();
-        let is_table =
-            told.format.is_some() || told.separator.is_some() || FileFormat::of_name(&file.name()).is_some();
+        let as_set = options.as_set.clone().unwrap_or_default();
+        let is_set = !as_set.text.is_empty() || as_set.source.is_some();
+        let alone = is_set && as_set.label.is_empty() && as_set.target.is_none();
+        let is_table = as_set.format.is_some()
+            || as_set.separator.is_some()
+            || FileFormat::of_name(&file.name()).is_some();
         let wrong =
             |expected: &str, got: &str| Err(wrong_format(format!("file `{}`", file.name()), expected, got));
         let rows = table::Table::first_rows(file, guess.format, options)?;
@@ -139,7 +140,7 @@ impl AnswerPlan {
                 table::Table::of(file, guess.format, options, &[text])?
             }
             // A text column that the user set may be the label column of the training data.
-            None => match by_place(file, guess, options, (texts, if alone { &[] } else { labels }), alone) {
+            None => match by_column(file, guess, options, (texts, if alone { &[] } else { labels }), alone) {
                 Err(_) if texts.len() > 1 && !is_table && !has_names(&rows, texts) => {
                     options.format = Some(FileFormat::Plain);
                     let note = "one text per line, with tabs between the columns of the training";
@@ -180,8 +181,8 @@ impl AnswerPlan {
         wanted: &[Column<'_>],
         make: FieldText,
     ) -> Result<Self> {
-        let told = options.told.clone().unwrap_or_default();
-        let is_set = !told.text.is_empty() || told.source.is_some() || told.tokens.is_some();
+        let as_set = options.as_set.clone().unwrap_or_default();
+        let is_set = !as_set.text.is_empty() || as_set.source.is_some() || as_set.tokens.is_some();
         let found = objects::picked(file, format, wanted, options).or_else(|e| {
             let (false, &[one]) = (is_set, wanted) else {
                 return Err(if is_set { e } else { remedied(e, wanted) });
@@ -227,8 +228,8 @@ impl AnswerPlan {
 
     /// The plan for sentences of words, with or without tags, and for texts, whose words spaces separate.
     pub(crate) fn words(file: &TextFile, options: &mut ReadOptions) -> Result<Self> {
-        let told = options.told.clone().unwrap_or_default();
-        let guess = guess(file, &ReadOptions { format: told.format, ..options.clone() }, Task::ToTag)?;
+        let as_set = options.as_set.clone().unwrap_or_default();
+        let guess = guess(file, &ReadOptions { format: as_set.format, ..options.clone() }, Task::ToTag)?;
         let like = options.columns.take();
         options.format = Some(guess.format);
         match guess.format.kind() {
@@ -240,7 +241,7 @@ impl AnswerPlan {
                 return of_lists.or_else(|e| {
                     let known = "a field with a known name, such as `text`, may also have texts to tag";
                     let texts = || Self::objects(file, format, options, &[text], words);
-                    let found = told.tokens.is_none().then(texts);
+                    let found = as_set.tokens.is_none().then(texts);
                     found.map_or(Err(e.clone()), |plan| plan.map_err(|_| e.noted(known)))
                 });
             }
@@ -251,8 +252,8 @@ impl AnswerPlan {
         let named = FileFormat::of_name(&file.name()) == Some(FileFormat::Columns);
         let known = KnownColumns {
             like: like.as_deref(),
-            words: told.tokens.as_deref(),
-            columns: told.format == Some(FileFormat::Columns) || (named && told.format.is_none()),
+            words: as_set.tokens.as_deref(),
+            columns: as_set.format == Some(FileFormat::Columns) || (named && as_set.format.is_none()),
         };
         if !known.columns
             && let Some(plan) = Self::texts_to_tag(file, &guess, options, known)?
@@ -279,16 +280,20 @@ impl AnswerPlan {
         options: &mut ReadOptions,
         known: KnownColumns<'_>,
     ) -> Result<Option<Self>> {
-        let (mut told, mut guess) = (options.told.clone().unwrap_or_default(), guess.clone());
+        let (mut as_set, mut guess) = (options.as_set.clone().unwrap_or_default(), guess.clone());
         let is_open = guess.format == FileFormat::Columns;
         guess.format = if is_open { FileFormat::Tsv } else { guess.format };
-        let is_set = told.format.is_some() || told.separator.is_some() || guess.format == FileFormat::Csv;
-        let mut of =
-            ReadOptions { format: Some(guess.format), header: told.header, tokens: None, ..options.clone() };
-        let rows = table::Table::first_rows(file, guess.format, &of)?;
+        let is_set = as_set.format.is_some() || as_set.separator.is_some() || guess.format == FileFormat::Csv;
+        let mut own = ReadOptions {
+            format: Some(guess.format),
+            header: as_set.header,
+            tokens: None,
+            ..options.clone()
+        };
+        let rows = table::Table::first_rows(file, guess.format, &own)?;
         let (width, running) = (rows.first().map_or(0, Vec::len), running(&rows));
         let mut text = Column { what: "text", given: known.words, known: TEXT };
-        let header = by_header(&file.name(), &rows, &text, of.header)?.map(|(name, _)| name);
+        let header = by_header(&file.name(), &rows, &text, own.header)?.map(|(name, _)| name);
         let header = header.filter(|_| width > 1 || !is_open);
         let at = header.as_ref().and_then(|name| rows.first()?.iter().position(|cell| cell.trim() == name));
         // A name of a column does not occur again below: the first word of a sentence may be a known name, too.
@@ -312,11 +317,11 @@ impl AnswerPlan {
             }
             text.given = number.as_deref();
         }
-        told.text = known.words.map(str::to_owned).into_iter().collect();
-        of.told = Some(told);
+        as_set.text = known.words.map(str::to_owned).into_iter().collect();
+        own.as_set = Some(as_set);
         let label = Column { what: "label", given: None, known: LABEL };
-        let plan = Self::table(file, &guess, &mut of, (&[text], &[label]), |text| alone(one_line(&text)))?;
-        *options = of;
+        let plan = Self::table(file, &guess, &mut own, (&[text], &[label]), |text| alone(one_line(&text)))?;
+        *options = own;
         Ok(Some(plan))
     }
 }
@@ -396,8 +401,8 @@ fn by_header(
     let Some((first, below)) = rows.split_first().filter(|_| header != Some(false)) else { return Ok(None) };
     let cells: Vec<&str> = first.iter().map(|cell| cell.trim()).collect();
     let given = text.given.map(str::trim);
-    let place = given.and_then(|given| given.parse::<usize>().ok());
-    if let Some(given) = given.filter(|given| place.is_none() && cells.contains(given)) {
+    let column_number = given.and_then(|given| given.parse::<usize>().ok());
+    if let Some(given) = given.filter(|given| column_number.is_none() && cells.contains(given)) {
         return Ok(Some((given.to_owned(), None)));
     }
     let once = |at: usize| {
@@ -412,13 +417,13 @@ fn by_header(
     let languages: Vec<usize> =
         (0..cells.len()).filter(|&at| once(at) && cells.get(at).is_some_and(|cell| language(cell))).collect();
     if let (true, [first, _, ..]) = (text.what == "source", &languages[..]) {
-        if let (Some(given), None) = (given, place) {
+        if let (Some(given), None) = (given, column_number) {
             let expected = format!("the language `{given}`");
             let got = quoted(cells);
             let error = wrong_format(format!("header of file `{file}`"), expected, got);
             return Err(remedied(error, std::slice::from_ref(text)));
         }
-        let at = place.unwrap_or(1).saturating_sub(1);
+        let at = column_number.unwrap_or(1).saturating_sub(1);
         let at = if languages.contains(&at) { at } else { *first };
         let Some(name) = cells.get(at) else { return Ok(None) };
         let note = format!(
@@ -437,30 +442,32 @@ fn by_header(
     let Some(&at) = fitting.iter().min_by_key(rank) else { return Ok(None) };
     let Some(&name) = cells.get(at) else { return Ok(None) };
     match given {
-        Some(_) if place.is_none() && fitting.len() > 1 => Ok(None),
-        Some(given) if place != Some(at + 1) => Ok(Some((name.to_owned(), Some(instead(text, name, given))))),
+        Some(_) if column_number.is_none() && fitting.len() > 1 => Ok(None),
+        Some(given) if column_number != Some(at + 1) => {
+            Ok(Some((name.to_owned(), Some(instead(text, name, given)))))
+        }
         _ => Ok(Some((name.to_owned(), None))),
     }
 }
 
 /// Returns a table whose text column has the number or the name in the training data, or is the only column.
-fn by_place(
+fn by_column(
     file: &TextFile,
     guess: &Guess,
     options: &ReadOptions,
     (texts, labels): (&[Column<'_>], &[Column<'_>]),
     alone: bool,
 ) -> Result<table::Table> {
-    let of = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
+    let column = |wanted: &[Column<'_>]| table::Table::of(file, guess.format, options, wanted);
     // The label column is detected, too, so that it is not mistaken for a text column.
-    let both = of(&[texts, labels].concat());
+    let both = column(&[texts, labels].concat());
     let has = |table: &table::Table, number: &str| {
         number.trim().parse().is_ok_and(|number: usize| (1..=table.picked.width).contains(&number))
     };
     let named = |table: &table::Table| table.has_header() || labels.iter().any(|label| label.given.is_some());
     match both {
         Ok(table) if named(&table) => Ok(table),
-        both => match (of(texts), both) {
+        both => match (column(texts), both) {
             // The file has no header, and its label column is at another position than in the training data.
             (Ok(table), Err(e))
                 if !table.has_header()
@@ -472,9 +479,9 @@ fn by_place(
             (Err(e), both) => {
                 // A table with a single column has the text in this column, whatever number it has in the training data.
                 let mut set = texts.iter().filter(|_| alone).filter_map(|one| one.given);
-                let is_set = set.any(|of| of.trim().parse::<u64>().is_ok());
+                let is_set = set.any(|column| column.trim().parse::<u64>().is_ok());
                 let only = match texts {
-                    [text] if !is_set => of(&[Column { given: Some("1"), ..*text }]).ok(),
+                    [text] if !is_set => column(&[Column { given: Some("1"), ..*text }]).ok(),
                     _ => None,
                 };
                 let only = only.filter(|table| table.picked.width == 1);

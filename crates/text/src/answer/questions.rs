@@ -135,7 +135,7 @@ impl Questions {
         };
         let trained = options.found.encoding.and_then(|name| name.parse().ok());
         let file = prepared_as(file, options, trained.unwrap_or_default())?;
-        let mut options = options.unlogged().told();
+        let mut options = options.unlogged().as_set();
         // The training texts may have been in folders; in the single file to predict for, the texts are in lines.
         options.format = options.format.filter(|format| !matches!(format.kind(), FormatKind::Folders(_)));
         let opened = match asking {

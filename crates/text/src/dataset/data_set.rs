@@ -111,13 +111,13 @@ pub trait RecordStorage<R: Record>: DataStorage<R> {
     /// Divides the records into the remaining records and the records for which `held` is true.
     fn hold_out_by(self, held: HoldOutRule<R>) -> [Self; 2];
 
-    /// Makes the samples of the data set `of`, as [`DataSet::samples_by`] does. `salt` adds all other inputs of `sample`
+    /// Makes the samples of the data set `texts`, as [`DataSet::samples_by`] does. `salt` adds all other inputs of `sample`
     /// to a fingerprint.
     ///
     /// # Errors
     /// Fails as [`DataSet::samples_by`] does.
     fn samples(
-        of: &DataSet<R, Self>,
+        texts: &DataSet<R, Self>,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
         sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
     ) -> Result<Self::Samples>;
@@ -272,15 +272,15 @@ impl<R: Record, S: RecordStorage<R>> DataSet<R, S> {
         S::samples(self, |f| f.number(salt), sample).at_caller()
     }
 
-    /// Passes a text of each record to `of`; an error in a file is returned instead of the result of `of`.
+    /// Passes a text of each record to `read`; an error in a file is returned instead of the result of `read`.
     pub(crate) fn with_texts<T>(
         &self,
         text: fn(&R) -> &str,
-        of: impl FnOnce(&mut dyn Iterator<Item = RecordText<'_, R>>) -> Result<T>,
+        read: impl FnOnce(&mut dyn Iterator<Item = RecordText<'_, R>>) -> Result<T>,
     ) -> Result<T> {
         let mut wrong = None;
         let records = self.records.pass().map_while(|record| record.map_err(|e| wrong = Some(e)).ok());
-        let found = of(&mut records.map(|record| RecordText(record, text)));
+        let found = read(&mut records.map(|record| RecordText(record, text)));
         wrong.map_or(found, Err)
     }
 
@@ -313,10 +313,10 @@ impl<R: Record> DataSet<R> {
         if self.records.is_empty() {
             return Err(none::<R>(&self.name));
         }
-        let of = |(number, record): (u64, &R)| {
+        let numbered = |(number, record): (u64, &R)| {
             Ok(Sample::new(number, sample(number, record)?).placed(record.file_line()))
         };
-        Samples::try_of((0..).zip(&self.records).map(of))
+        Samples::try_of((0..).zip(&self.records).map(numbered))
     }
 }
 
@@ -342,11 +342,11 @@ impl<R: Record> RecordStorage<R> for Vec<R> {
     }
 
     fn samples(
-        of: &DataSet<R>,
+        texts: &DataSet<R>,
         _: impl FnOnce(Fingerprint) -> Fingerprint,
         sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
     ) -> Result<Samples> {
-        of.numbered_samples(&|_, record| sample(record))
+        texts.numbered_samples(&|_, record| sample(record))
     }
 }
 

@@ -21,10 +21,10 @@ use crate::{LabelledText, Pair, ReadOptions, TaggedText};
 /// # let path = std::env::temp_dir().join(format!("unpadded-files-{}.tsv", std::process::id()));
 /// # std::fs::write(&path, "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n").unwrap();
 /// let reviews = LabelledFiles::open(&path)?; // A fine film.⇥praise ↵ Dull.⇥blame ↵ …
-/// let cut = Tokenizer::words().lowercase();
-/// let (words, labels) = (reviews.vocabulary(&cut, &Limits::default())?, reviews.labels()?);
+/// let tokenizer = Tokenizer::words().lowercase();
+/// let (words, labels) = (reviews.vocabulary(&tokenizer, &Limits::default())?, reviews.labels()?);
 /// // An epoch is shuffled within a window of 10,000 texts, which are in memory.
-/// let train = reviews.loader(["words", "label"], &cut, (&words, &labels))?.shuffle(1).buffer(10_000);
+/// let train = reviews.loader(["words", "label"], &tokenizer, (&words, &labels))?.shuffle(1).buffer(10_000);
 /// assert_eq!(train.batch_count(), Some(1));
 /// # std::fs::remove_file(&path).unwrap();
 /// # Ok::<(), unpadded::Error>(())
@@ -159,11 +159,11 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
     /// Makes a stream of samples that are numbered from 0. To find errors, this call reads all records and makes a sample
     /// of each, unless a hold-out has read the files and `samples_within` is `None`.
     fn samples(
-        of: &Files<R>,
+        data: &Files<R>,
         salt: impl FnOnce(Fingerprint) -> Fingerprint,
         sample: impl Fn(&R) -> Result<Vec<Field>> + Send + Sync + 'static,
     ) -> Result<SampleStream> {
-        let files = &of.records;
+        let files = &data.records;
         let (mut flat, mut largest) = (files.samples_within.map(|_| SamplesBuilder::default()), 0);
         let most = files.samples_within.unwrap_or(0);
         let known = match files.known {
@@ -186,7 +186,7 @@ impl<R: Record> RecordStorage<R> for FileRecords<R> {
             }
         };
         if known.size == 0 {
-            return Err(none::<R>(&of.name));
+            return Err(none::<R>(&data.name));
         }
         if let Some(samples) = flat {
             return Ok(samples.end().into());

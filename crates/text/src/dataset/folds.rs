@@ -85,20 +85,20 @@ fn dealt(mut groups: Vec<Group>, fold: Fold) -> Vec<u64> {
     let mut folds = vec![FoldCounts::default(); fold.folds as usize];
     let mut found = Vec::new();
     for group in &groups {
-        let share = |of: &FoldCounts<'_>| -> f64 {
+        let share = |counts: &FoldCounts<'_>| -> f64 {
             let shares = group.strata.iter().map(|(label, count)| {
-                let inside = of.strata.get(&**label).copied().unwrap_or(0);
+                let inside = counts.strata.get(&**label).copied().unwrap_or(0);
                 (count * inside) as f64 / totals.get(&**label).copied().unwrap_or(1) as f64
             });
             shares.sum()
         };
-        let fewest = folds.iter().map(|of| (share(of), of.records)).enumerate();
+        let fewest = folds.iter().map(|counts| (share(counts), counts.records)).enumerate();
         let fewest = fewest.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let Some((at, _)) = fewest else { continue };
-        if let Some(of) = folds.get_mut(at) {
-            of.records += group.records;
+        if let Some(counts) = folds.get_mut(at) {
+            counts.records += group.records;
             for (label, count) in &group.strata {
-                *of.strata.entry(label).or_default() += count;
+                *counts.strata.entry(label).or_default() += count;
             }
         }
         if at as u64 + 1 == fold.number {
@@ -124,8 +124,8 @@ mod tests {
     fn texts(count: usize) -> LabelledTexts {
         let label = |i: usize| if i.is_multiple_of(5) { "rare" } else { "frequent" };
         // Each text occurs twice in the data set.
-        let of = |i: usize| LabelledText::new(format!("text {}", i / 2), label(i / 2));
-        LabelledTexts::new("texts", (0..count).map(of).collect::<Vec<_>>())
+        let text = |i: usize| LabelledText::new(format!("text {}", i / 2), label(i / 2));
+        LabelledTexts::new("texts", (0..count).map(text).collect::<Vec<_>>())
     }
 
     fn held(texts: &LabelledTexts, number: u64, seed: u64) -> Vec<String> {
@@ -164,8 +164,8 @@ mod tests {
             }
         }
         let texts = LabelledTexts::new("texts", records);
-        let authors = |of: &LabelledTexts| -> BTreeSet<Option<String>> {
-            of.records().iter().map(|text| text.group.0.clone()).collect()
+        let authors = |fold: &LabelledTexts| -> BTreeSet<Option<String>> {
+            fold.records().iter().map(|text| text.group.0.clone()).collect()
         };
         let mut seen = 0;
         for number in 1..=5 {

@@ -115,14 +115,15 @@ impl LabelledRows {
     #[track_caller]
     pub fn classes_with(&self, dev: &Self) -> Result<Vocabulary> {
         let mut counts: BTreeMap<i64, u64> = BTreeMap::new();
-        for (of, count) in [(self, 1), (dev, 0)] {
-            for (number, row) in of.records.iter().enumerate() {
+        for (rows, count) in [(self, 1), (dev, 0)] {
+            for (number, row) in rows.records.iter().enumerate() {
                 // The largest number up to which `f64` represents every whole number exactly.
                 const LARGEST: f64 = (1u64 << 53) as f64;
                 if row.label.fract() != 0.0 || row.label.abs() > LARGEST {
                     let expected = "whole numbers, because the labels are classes";
                     let got = format!("{} of row {number}", row.label);
-                    return Err(wrong_format(format!("labels in `{}`", of.name), expected, got)).at_caller();
+                    return Err(wrong_format(format!("labels in `{}`", rows.name), expected, got))
+                        .at_caller();
                 }
                 *counts.entry(row.label as i64).or_default() += count;
             }
@@ -147,11 +148,11 @@ impl LabelledRows {
     #[track_caller]
     pub fn loader(&self, feeds: [&str; 2], columns: usize, target: Target<'_>) -> Result<Loader> {
         let sample = |number: u64, row: &LabelledRow| {
-            let of = |what: &str| format!("{what} of row {number} in `{}`", self.name);
+            let named = |what: &str| format!("{what} of row {number} in `{}`", self.name);
             let beyond = |&&index: &&i64| usize::try_from(index).map_or(true, |index| index >= columns);
             if let Some(index) = row.indices.iter().find(beyond) {
                 let expected = format!("0 or more and less than {columns}, the number of columns");
-                let error = wrong_format(of("index"), expected, index.to_string());
+                let error = wrong_format(named("index"), expected, index.to_string());
                 return Err(error.noted("`LabelledRows::drop_beyond` leaves such entries out"));
             }
             let label = match target {
@@ -159,10 +160,10 @@ impl LabelledRows {
                 Target::Class(classes) => classes
                     .lookup(&(row.label + 0.0).to_string())
                     .map(Field::Int)
-                    .map_err(|e| e.noted(of("the label")))?,
+                    .map_err(|e| e.noted(named("the label")))?,
                 Target::Number if (row.label as f32).is_finite() => Field::Float(row.label as f32),
                 Target::Number => {
-                    let (what, got) = (of("label"), row.label.to_string());
+                    let (what, got) = (named("label"), row.label.to_string());
                     return Err(wrong_format(what, "a number that is finite in f32", got));
                 }
             };

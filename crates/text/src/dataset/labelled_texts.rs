@@ -22,9 +22,9 @@ use crate::{DataSet, LabelledText, TextFile};
 /// use unpadded_text::{LabelledTexts, TextFile};
 /// let file = TextFile::embedded("reviews.tsv", "A fine film.\tpraise\nDull.\tblame\nFine, but dull!\tblame\n");
 /// let reviews = LabelledTexts::of_lines(&file)?;
-/// let cut = Tokenizer::words().lowercase();
-/// let (words, labels) = (reviews.vocabulary(&cut, &Limits::default())?, reviews.labels()?);
-/// let train = reviews.loader(["words", "label"], &cut, (&words, &labels))?.shuffle(1);
+/// let tokenizer = Tokenizer::words().lowercase();
+/// let (words, labels) = (reviews.vocabulary(&tokenizer, &Limits::default())?, reviews.labels()?);
+/// let train = reviews.loader(["words", "label"], &tokenizer, (&words, &labels))?.shuffle(1);
 /// assert_eq!(train.batch_count(), Some(1));
 ///
 /// # let path = std::env::temp_dir().join(format!("unpadded-open-{}.csv", std::process::id()));
@@ -121,9 +121,9 @@ impl<S: RecordStorage<LabelledText>> DataSet<LabelledText, S> {
         let (name, own) = (self.name.clone(), (tokenizer.clone(), tokens.clone(), labels.clone()));
         let sample = move |LabelledText { text, label, .. }: &LabelledText| {
             let (tokenizer, tokens, labels) = &own;
-            let of = |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(text)));
-            let ids = tokens.ids(tokenizer.tokens(text)).map_err(|e| of(e, "a token"))?;
-            let label = labels.lookup(label).map_err(|e| of(e, "the label"))?;
+            let noted = |e: Error, what: &str| e.noted(format!("{what} of {} in `{name}`", shown(text)));
+            let ids = tokens.ids(tokenizer.tokens(text)).map_err(|e| noted(e, "a token"))?;
+            let label = labels.lookup(label).map_err(|e| noted(e, "the label"))?;
             Ok(vec![ids.into(), label.into()])
         };
         // The vocabularies and the tokenizer are part of the fingerprint, because the ids depend on them.
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(pairs, [("a", "B"), ("b", "A"), ("b", "B"), ("c", "A")]);
         let by_label = found.by_label();
         let of_each: Vec<(usize, &str)> =
-            by_label.iter().map(|of| (of.records.len(), of.records[0].label.as_str())).collect();
+            by_label.iter().map(|class| (class.records.len(), class.records[0].label.as_str())).collect();
         assert_eq!(of_each, [(2, "A"), (2, "B")]);
         assert_eq!(
             (found.clone().hold_out(0, 1).0, found.clone().hold_out(1, 1).1.records.len()),
@@ -171,23 +171,24 @@ mod tests {
 
     #[test]
     fn errors_name_the_file() {
-        let cut = Tokenizer::words();
+        let tokenizer = Tokenizer::words();
         let (some, other) = (texts("good\tyes\nbad\tno\n"), texts("good\tmaybe\n"));
-        let (words, labels) = (some.vocabulary(&cut, &Limits::default()).unwrap(), some.labels().unwrap());
+        let (words, labels) =
+            (some.vocabulary(&tokenizer, &Limits::default()).unwrap(), some.labels().unwrap());
         let message = |outcome: Result<()>, expected: &str| {
             let error = format!("{:#}", outcome.unwrap_err());
             assert_eq!(error, expected);
         };
         let feeds = ["words", "label"];
         let expected = "token: expected one of `no`, `yes`, got `maybe`; the label of \"good\" in `some.tsv`";
-        message(other.loader(feeds, &cut, (&words, &labels)).map(drop), expected);
+        message(other.loader(feeds, &tokenizer, (&words, &labels)).map(drop), expected);
         let expected = "texts of `some.tsv, held out`: expected at least one, got none";
         let held = some.clone().hold_out(0, 1).1;
-        message(held.loader(feeds, &cut, (&words, &labels)).map(drop), expected);
+        message(held.loader(feeds, &tokenizer, (&words, &labels)).map(drop), expected);
         message(other.labels().map(drop), "labels in `some.tsv`: expected at least two, got only `maybe`");
         let often = Limits::default().min_count(2);
         let none = "tokens of a vocabulary: expected at least one token that occurs 2 times or more and fits into the size \
                     limit, got none among 2 distinct tokens; in `some.tsv`";
-        message(some.vocabulary(&cut, &often).map(drop), none);
+        message(some.vocabulary(&tokenizer, &often).map(drop), none);
     }
 }

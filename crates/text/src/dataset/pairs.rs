@@ -31,11 +31,11 @@ use crate::{DataSet, Pair, TextFile};
 /// let pairs = Pairs::of_lines(&file)?;
 /// assert_eq!(pairs.by_source(), [("Go.", vec!["Va !", "Allez !"]), ("Run!", vec!["Cours !"])]);
 ///
-/// let cut = Tokenizer::pieces();
+/// let tokenizer = Tokenizer::pieces();
 /// let ends = ["<s>", "</s>"].map(String::from);
 /// let limits = Limits::default().specials([&ends[..], &[Vocabulary::UNKNOWN.to_owned()]].concat());
-/// let (from, to) = (pairs.sources(&cut, &Limits::default())?, pairs.targets(&cut, &limits)?);
-/// let train = pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, &to], ["<s>", "</s>"])?;
+/// let (from, to) = (pairs.sources(&tokenizer, &Limits::default())?, pairs.targets(&tokenizer, &limits)?);
+/// let train = pairs.loader(["source", "given", "next"], [&tokenizer, &tokenizer], [&from, &to], ["<s>", "</s>"])?;
 /// let batch = train.batches(None, 0)?.next().unwrap()?;
 /// let read = |feed: usize| batch.values[feed].1.as_slice::<i64>().unwrap().iter().map(|&id| to.token(id).unwrap());
 /// assert_eq!(read(1).collect::<Vec<_>>(), ["<s>", "Va", "!", "<s>", "Allez", "!", "<s>", "Cours", "!"]);
@@ -58,8 +58,8 @@ impl Pairs {
     pub fn by_source(&self) -> Vec<(&str, Vec<&str>)> {
         let (mut places, mut found) = (HashMap::new(), Vec::<(&str, Vec<&str>)>::new());
         for Pair { source, target, .. } in &self.records {
-            let place = *places.entry(source.as_str()).or_insert(found.len());
-            match found.get_mut(place) {
+            let position = *places.entry(source.as_str()).or_insert(found.len());
+            match found.get_mut(position) {
                 Some((_, targets)) => targets.push(target),
                 None => found.push((source, vec![target])),
             }
@@ -111,17 +111,17 @@ impl<S: RecordStorage<Pair>> DataSet<Pair, S> {
         let stop = known[1].special(ends[1]).at_caller()?;
         let (name, own) = (self.name.clone(), (cuts.map(Tokenizer::clone), known.map(Vocabulary::clone)));
         let sample = move |Pair { source, target, .. }: &Pair| {
-            let ([cut_source, cut_target], [from, to]) = &own;
-            let of = |e: Error, text: &str| e.noted(format!("a token of {} in `{name}`", shown(text)));
-            let source = from.ids(cut_source.tokens(source)).map_err(|e| of(e, source))?;
-            let mut next = to.ids(cut_target.tokens(target)).map_err(|e| of(e, target))?;
+            let ([source_tokenizer, target_tokenizer], [from, to]) = &own;
+            let noted = |e: Error, text: &str| e.noted(format!("a token of {} in `{name}`", shown(text)));
+            let source = from.ids(source_tokenizer.tokens(source)).map_err(|e| noted(e, source))?;
+            let mut next = to.ids(target_tokenizer.tokens(target)).map_err(|e| noted(e, target))?;
             let given = [&[start], &next[..]].concat();
             next.push(stop);
             Ok(vec![source.into(), given.into(), next.into()])
         };
         let salt = |f| {
             let f = known.iter().fold(f, |f: Fingerprint, known| f.number(known.fingerprint()));
-            cuts.iter().fold(f, |f, cut| f.text(&cut.name())).text(ends[0]).text(ends[1])
+            cuts.iter().fold(f, |f, tokenizer| f.text(&tokenizer.name())).text(ends[0]).text(ends[1])
         };
         Loader::new(S::samples(self, salt, sample).at_caller()?, &feeds)
     }
@@ -148,7 +148,7 @@ mod tests {
         let found = pairs("Hi.\tSalut.\tCC-BY 2.0 (France) #1\n \n\nRun!\tCours\u{202f}!\r\nGo.\tVa.\t\n");
         let targets: Vec<&str> = found.records().iter().map(|pair| pair.target.as_str()).collect();
         assert_eq!((targets, found.name()), (vec!["Salut.", "Cours\u{202f}!", "Va."], "some.tsv"));
-        let of = |lines: &'static str| Pairs::of_lines(&TextFile::embedded("some.tsv", lines));
+        let read = |lines: &'static str| Pairs::of_lines(&TextFile::embedded("some.tsv", lines));
         let expected =
             "expected text, one tab and text, optionally followed by a tab and a third column, got";
         for (lines, got) in [
@@ -157,9 +157,9 @@ mod tests {
             ("a\t \tc\n", "some.tsv:1: {} nothing behind the tab in \"a\\t \""),
             ("a\tb\tc\td\n", "some.tsv:1: {} 3 tabs in \"a\\tb\\tc\\td\""),
         ] {
-            refused(of(lines), &got.replace("{}", expected));
+            refused(read(lines), &got.replace("{}", expected));
         }
-        refused(of("\n"), "records of file `some.tsv`: expected at least one, got none");
+        refused(read("\n"), "records of file `some.tsv`: expected at least one, got none");
     }
 
     #[test]
@@ -177,12 +177,14 @@ mod tests {
 
     #[test]
     fn errors_name_the_file() {
-        let cut = Tokenizer::whitespace();
+        let tokenizer = Tokenizer::whitespace();
         let (some, other) = (pairs("a b\tc\n"), pairs("a z\tc\n"));
         let own = |tokens: &[&str]| Vocabulary::labels(tokens).unwrap();
         let (from, to) = (own(&["a", "b"]), own(&["c", "(", ")"]));
         let load = |pairs: &Pairs, to: &Vocabulary| {
-            pairs.loader(["source", "given", "next"], [&cut, &cut], [&from, to], ["(", ")"]).map(drop)
+            pairs
+                .loader(["source", "given", "next"], [&tokenizer, &tokenizer], [&from, to], ["(", ")"])
+                .map(drop)
         };
         assert!(load(&some, &to).is_ok());
         let expected = "token: expected one of `a`, `b`, got `z`; a token of \"a z\" in `some.tsv`";
@@ -192,6 +194,6 @@ mod tests {
         let expected = "pairs of `some.tsv, held out`: expected at least one, got none";
         refused(load(&some.clone().hold_out(0, 1).1, &to), expected);
         let expected = "tokens of a vocabulary: expected at least one token that occurs 2 times";
-        refused(some.targets(&cut, &Limits::default().min_count(2)), expected);
+        refused(some.targets(&tokenizer, &Limits::default().min_count(2)), expected);
     }
 }

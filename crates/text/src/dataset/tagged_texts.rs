@@ -25,7 +25,7 @@ pub struct TaggedText {
     /// The label of the whole text, such as an intent; `None` for a text without a label.
     pub label: Option<String>,
     /// The place from which the text was read, for error messages; `None` for a text made in memory.
-    pub(crate) place: Remark<Option<(Arc<str>, TextLocation)>>,
+    pub(crate) location: Remark<Option<(Arc<str>, TextLocation)>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -41,16 +41,16 @@ pub(crate) enum TextLocation {
 impl TaggedText {
     /// Returns a text of words with one tag per word, and without a label for the whole text.
     pub fn new(words: Vec<String>, tags: Vec<String>) -> Self {
-        Self { words, tags, label: None, place: Remark(None) }
+        Self { words, tags, label: None, location: Remark(None) }
     }
 
     pub(crate) fn placed(self, file: &Arc<str>, at: TextLocation) -> Self {
-        Self { place: Remark(Some((Arc::clone(file), at))), ..self }
+        Self { location: Remark(Some((Arc::clone(file), at))), ..self }
     }
 
     /// Returns the location of the word with index `word` for a message; `None` for a text made in memory.
-    pub fn place_of(&self, word: usize) -> Option<String> {
-        self.place.0.as_ref().map(|(file, at)| match at {
+    pub fn location_of(&self, word: usize) -> Option<String> {
+        self.location.0.as_ref().map(|(file, at)| match at {
             TextLocation::LineOfFirst(line) => format!("{file}:{}", line + word as u64),
             TextLocation::Line(line) => format!("{file}:{line}"),
             TextLocation::Record(number) => format!("tags of record {number} of `{file}`"),
@@ -160,7 +160,7 @@ impl TaggedTexts {
     /// Fails if the texts have no tag.
     #[track_caller]
     pub fn tags<'a>(all: impl IntoIterator<Item = &'a TaggedTexts>) -> Result<Vocabulary> {
-        let texts = all.into_iter().flat_map(|of| &of.records);
+        let texts = all.into_iter().flat_map(|texts_of| &texts_of.records);
         Vocabulary::labels(texts.flat_map(|text| &text.tags))
     }
 }
@@ -186,24 +186,25 @@ impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
         let name = self.name.clone();
         let sample = move |text: &TaggedText| {
             let (words, characters, tags, labels) = &own;
-            let of = |e: Error, what: &str| {
+            let noted = |e: Error, what: &str| {
                 e.noted(format!("{what} of {} in `{name}`", shown(&text.words.join(" "))))
             };
             let ids = words.ids(text.words.iter().map(|word| form(word)));
-            let mut fields = vec![Field::Ints(ids.map_err(|e| of(e, "a word"))?)];
+            let mut fields = vec![Field::Ints(ids.map_err(|e| noted(e, "a word"))?)];
             if let Some(characters) = characters {
-                let spelt = |word: &String| characters.spelt(word);
-                let spelt: Result<Vec<Vec<i64>>> = text.words.iter().map(spelt).collect();
-                fields.push(Field::Nested(spelt.map_err(|e| of(e, "a word"))?));
+                let spelled = |word: &String| characters.spelling(word);
+                let spelled: Result<Vec<Vec<i64>>> = text.words.iter().map(spelled).collect();
+                fields.push(Field::Nested(spelled.map_err(|e| noted(e, "a word"))?));
             }
-            fields.push(tags.ids(&text.tags).map_err(|e| of(e, "a tag"))?.into());
+            fields.push(tags.ids(&text.tags).map_err(|e| noted(e, "a tag"))?.into());
             if let Some(labels) = labels {
                 let label = text.label.as_deref().unwrap_or_default();
-                fields.push(labels.lookup(label).map_err(|e| of(e, "the label"))?.into());
+                fields.push(labels.lookup(label).map_err(|e| noted(e, "the label"))?.into());
             }
             Ok(fields)
         };
-        let salt = |f| known.into_iter().flatten().fold(f, |f: Fingerprint, of| f.number(of.fingerprint()));
+        let salt =
+            |f| known.into_iter().flatten().fold(f, |f: Fingerprint, noted| f.number(noted.fingerprint()));
         S::samples(self, salt, sample).at_caller()
     }
 }
@@ -215,26 +216,26 @@ impl<S: RecordStorage<TaggedText>> DataSet<TaggedText, S> {
 /// that breaks the scheme, and the number of such texts.
 #[track_caller]
 pub fn scheme(all: &[&dyn Passes<TaggedText>]) -> Result<Tagging> {
-    let set = all.iter().find_map(|of| of.options().scheme);
+    let set = all.iter().find_map(|data| data.options().scheme);
     let sentences = |visit: &mut dyn FnMut(&[String])| {
-        all.iter().try_for_each(|of| of.each(&mut |text| visit(&text.tags)))
+        all.iter().try_for_each(|data| data.each(&mut |text| visit(&text.tags)))
     };
-    let place = |at: usize, word: usize| {
-        let (mut before, mut place) = (0, String::new());
-        for of in all {
+    let location = |at: usize, word: usize| {
+        let (mut before, mut location) = (0, String::new());
+        for data in all {
             let mut number = 0;
-            of.each(&mut |text| {
+            data.each(&mut |text| {
                 number += 1;
                 if before + number == at + 1 {
-                    let unplaced = || format!("tags of text {number} of `{}`", of.called());
-                    place = text.place_of(word).unwrap_or_else(unplaced);
+                    let unplaced = || format!("tags of text {number} of `{}`", data.called());
+                    location = text.location_of(word).unwrap_or_else(unplaced);
                 }
             })?;
             before += number;
         }
-        Ok(place)
+        Ok(location)
     };
-    TagSurvey::of(&sentences, set).and_then(|found| found.whole(&sentences, &place)).at_caller()
+    TagSurvey::of(&sentences, set).and_then(|found| found.whole(&sentences, &location)).at_caller()
 }
 
 /// Opens two or three parallel files as texts: a line of `words` has the words of a text, the same line of `tags` has
@@ -249,8 +250,8 @@ pub(crate) fn of_lines(
     parallel::records(&files, move |number, lines| {
         let [words, tags, label @ ..] = lines else { return Ok(None) };
         let label = label.first().map(|label| label.trim());
-        let cut = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
-        let mut text = TaggedText::new(cut(words), cut(tags)).placed(&name, TextLocation::Line(number));
+        let split = |line: &str| TaggedText::words_of(line).map(str::to_owned).collect::<Vec<_>>();
+        let mut text = TaggedText::new(split(words), split(tags)).placed(&name, TextLocation::Line(number));
         if text.words.is_empty() && text.tags.is_empty() && label.unwrap_or_default().is_empty() {
             return Ok(None);
         }
@@ -294,7 +295,7 @@ mod tests {
             (texts.records()[0].tags[2].as_str(), texts.records()[1].label.as_deref()),
             ("B-genre", Some("Stop"))
         );
-        let of = |tags: &'static str, labels: &'static str| {
+        let read = |tags: &'static str, labels: &'static str| {
             TaggedTexts::of_parallel(&words, &file("seq.out", tags), Some(&file("label", labels)))
         };
         let jazz = "seq.out:1: expected 3 tags, one for each word of \"play some jazz \", got 2";
@@ -306,7 +307,7 @@ mod tests {
             ("O O O\n\nO\n", "a\nb\nc\n", "seq.in:2: expected words for the label \"b\", got a blank line"),
             ("O O O\nO\nO\n", "a\n\nc\n", "seq.out:2: expected 0 tags, one for each word of \"\", got 1"),
         ] {
-            refused(of(tags, labels), expected);
+            refused(read(tags, labels), expected);
         }
     }
 
@@ -342,16 +343,16 @@ mod tests {
         let other = TaggedTexts::of_columns(&file("other.txt", "\nd O\n\n\ne O\nf I-X\ng I-Y\n")).unwrap();
         let expected =
             "other.txt:6: expected a tag of IOB2, which 3 of 4 sentences keep, got `I-X` behind `O`";
-        let said = |all: &[&dyn Passes<TaggedText>]| format!("{:#}", scheme(all).unwrap_err());
-        assert!(said(&[&one, &other]).starts_with(expected), "{}", said(&[&one, &other]));
+        let shown = |all: &[&dyn Passes<TaggedText>]| format!("{:#}", scheme(all).unwrap_err());
+        assert!(shown(&[&one, &other]).starts_with(expected), "{}", shown(&[&one, &other]));
         // A held-out part of a file and several files together give the same error.
         let (rest, held) = other.clone().hold_out(2, 1);
-        assert!(said(&[&one, &rest, &held]).starts_with(expected));
+        assert!(shown(&[&one, &rest, &held]).starts_with(expected));
         let all = TaggedTexts::new("all", [one.records, other.records].concat());
-        assert!(said(&[&all]).starts_with(expected));
+        assert!(shown(&[&all]).starts_with(expected));
         let (words, tags) = (file("seq.in", "a\nb c\n"), file("seq.out", "B-X\nO I-X\n"));
         let texts = TaggedTexts::of_parallel(&words, &tags, None).unwrap();
-        assert!(said(&[&texts]).starts_with("seq.out:2: expected a tag of IOB2"), "{}", said(&[&texts]));
+        assert!(shown(&[&texts]).starts_with("seq.out:2: expected a tag of IOB2"), "{}", shown(&[&texts]));
     }
 
     #[test]

@@ -86,11 +86,11 @@ pub(crate) fn language(cell: &str) -> bool {
 impl<'a> Column<'a> {
     /// Returns the columns of a role: one that is not set, or those in `given`; several have no known names.
     pub(crate) fn several(what: &'static str, given: &'a [String], known: &'static str) -> Vec<Self> {
-        let of = |given, known| Self { what, given, known };
+        let column = |given, known| Self { what, given, known };
         match given {
-            [] => vec![of(None, known)],
-            [one] => vec![of(Some(one.as_str()), known)],
-            several => several.iter().map(|one| of(Some(one.as_str()), "")).collect(),
+            [] => vec![column(None, known)],
+            [one] => vec![column(Some(one.as_str()), known)],
+            several => several.iter().map(|one| column(Some(one.as_str()), "")).collect(),
         }
     }
 }

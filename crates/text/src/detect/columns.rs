@@ -43,7 +43,7 @@ enum ColumnSetting<'a> {
 }
 
 /// Formats a cell for a message, in one line and with at most 40 characters.
-pub(crate) fn cut(cell: &str) -> String {
+pub(crate) fn shortened(cell: &str) -> String {
     const SHOWN: usize = 40;
     let cell = cell.trim().replace('\n', "\\n");
     match cell.char_indices().nth(SHOWN) {
@@ -81,8 +81,8 @@ impl Columns<'_> {
         wanted: &[Column<'_>],
     ) -> Result<ColumnChoice> {
         // Whether all wanted columns have names that were detected in an earlier file, not set by the user.
-        let are_detected = options.told.as_ref().is_some_and(|told| {
-            let set = told.columns().map(|(what, names)| (what, what != "group" && !names.is_empty()));
+        let are_detected = options.as_set.as_ref().is_some_and(|as_set| {
+            let set = as_set.columns().map(|(what, names)| (what, what != "group" && !names.is_empty()));
             wanted.iter().all(|one| one.given.is_some() && !set.contains(&(one.what, true)))
         });
         let pick = |rows: &[Vec<String>]| {
@@ -117,7 +117,7 @@ impl Columns<'_> {
         if header && first.len() != width {
             let what = format!("header in line {} of file `{}`", self.line, self.name);
             let expected = format!("{width} columns, as most of the first records have");
-            let got = format!("{}: {}", first.len(), quoted(first.iter().map(|cell| cut(cell))));
+            let got = format!("{}: {}", first.len(), quoted(first.iter().map(|cell| shortened(cell))));
             let advice = "put cells that hold a separator in quotation marks, and name every column";
             return Err(wrong_format(what, expected, got).noted(advice));
         }
@@ -132,9 +132,9 @@ impl Columns<'_> {
         let mut columns: Vec<Option<usize>> = wanted.iter().zip(&given).map(set).collect::<Result<_>>()?;
         // If the header names two languages, the first column is the source, so known names are not searched.
         if header && !languages {
-            for (place, one) in wanted.iter().enumerate() {
-                if columns[place].is_none() {
-                    columns[place] = self.known(one, &columns);
+            for (index, one) in wanted.iter().enumerate() {
+                if columns[index].is_none() {
+                    columns[index] = self.known(one, &columns);
                 }
             }
         }
@@ -143,7 +143,7 @@ impl Columns<'_> {
             notes.push("columns by their numbers".to_owned());
         }
         let free: Vec<usize> = (0..width).filter(|column| !columns.contains(&Some(*column))).collect();
-        let open: Vec<usize> = (0..wanted.len()).filter(|&place| columns[place].is_none()).collect();
+        let open: Vec<usize> = (0..wanted.len()).filter(|&index| columns[index].is_none()).collect();
         let labelled = wanted.iter().any(|one| one.what == "label");
         match (&open[..], &free[..]) {
             ([], _) => {}
@@ -205,7 +205,7 @@ impl Columns<'_> {
         } else {
             if self.is_like_a_header(wanted, &columns) {
                 let what = format!("line {} of file `{}`", self.line, self.name);
-                let got = quoted(columns.iter().filter_map(|&column| self.first(column)).map(cut));
+                let got = quoted(columns.iter().filter_map(|&column| self.first(column)).map(shortened));
                 let expected = "a header with known names, or a record";
                 let got = format!("{got}, a single word and a label that occurs nowhere else");
                 let error = wrong_format(what, expected, got);
@@ -242,7 +242,7 @@ impl Columns<'_> {
             ColumnSetting::Name(name) => Some(name).filter(|name| is_name(name) || self.has(name)),
             _ => None,
         }) {
-            return (true, format!("line {line} is a header, since `{}` names a column", cut(name)));
+            return (true, format!("line {line} is a header, since `{}` names a column", shortened(name)));
         }
         if let Some(columns) = self.all_known(wanted, given) {
             // If a table has one column, its first line may be a text that happens to equal a known column name.
@@ -259,7 +259,7 @@ impl Columns<'_> {
         let named = self.top().iter().all(|cell| cell.split_whitespace().count() <= WORDS);
         match (0..self.top().len()).find(|&column| named && self.is_above_numbers(column)) {
             Some(column) => {
-                let name = cut(self.first(column).unwrap_or_default());
+                let name = shortened(self.first(column).unwrap_or_default());
                 (true, format!("line {line} is a header, since all below `{name}` are numbers"))
             }
             None => (false, "no header".to_owned()),
@@ -283,15 +283,15 @@ impl Columns<'_> {
             return None;
         }
         let mut columns: Vec<Option<usize>> = vec![None; wanted.len()];
-        for (place, one) in wanted.iter().enumerate() {
-            let set = match given.get(place) {
+        for (index, one) in wanted.iter().enumerate() {
+            let set = match given.get(index) {
                 Some(ColumnSetting::Number(column)) => Some(*column),
                 _ => None,
             };
             let of_set = |column: &usize| {
                 one.known.is_empty() || one.has(&plain(self.first(*column).unwrap_or_default()))
             };
-            columns[place] = set.filter(of_set).or_else(|| self.known(one, &columns));
+            columns[index] = set.filter(of_set).or_else(|| self.known(one, &columns));
         }
         columns.into_iter().collect()
     }
@@ -337,7 +337,7 @@ impl Columns<'_> {
         if !(picked.header && by_number && self.is_above_numbers(column)) {
             return Ok(());
         }
-        let name = cut(self.first(column).unwrap_or_default());
+        let name = shortened(self.first(column).unwrap_or_default());
         let what =
             format!("column {} of file `{}`, the {} in an earlier file", column + 1, self.name, text.what);
         Err(wrong_format(what, "texts", format!("`{name}` with only numbers below")).noted(text.advice()))
@@ -360,8 +360,8 @@ impl Columns<'_> {
 
     /// Returns the position of a column that is not `taken` and has a known name in the first record.
     fn known(&self, one: &Column<'_>, taken: &[Option<usize>]) -> Option<usize> {
-        let of = |name: &str| self.top().iter().position(|cell| plain(cell) == name);
-        one.known().filter_map(of).find(|&column| !taken.contains(&Some(column)))
+        let named = |name: &str| self.top().iter().position(|cell| plain(cell) == name);
+        one.known().filter_map(named).find(|&column| !taken.contains(&Some(column)))
     }
 
     /// The cells of the first record; empty without a record.
@@ -400,7 +400,7 @@ impl Columns<'_> {
         let known = |(one, &column): (&Column<'_>, &usize)| {
             self.first(column).is_some_and(|cell| one.has(&plain(cell))) && !again(column)
         };
-        let label = wanted.iter().position(|one| one.what == "label").and_then(|place| columns.get(place));
+        let label = wanted.iter().position(|one| one.what == "label").and_then(|index| columns.get(index));
         let alone = label.is_some_and(|&label| {
             // A cell of the label column may have several labels.
             let labels =
@@ -423,7 +423,7 @@ impl Columns<'_> {
         if self.header.is_some() || !(alone || titled || wanted.iter().zip(columns).any(known)) {
             return None;
         }
-        let cells = columns.iter().filter_map(|&column| self.first(column)).map(cut);
+        let cells = columns.iter().filter_map(|&column| self.first(column)).map(shortened);
         let line = self.line;
         Some(format!(
             "line {line} ({}) {DOUBT}, set `header` (`data.header` in a config) to true",
@@ -435,8 +435,9 @@ impl Columns<'_> {
     /// once, while all other labels repeat; its text is one word, shorter than all other texts.
     fn is_like_a_header(&self, wanted: &[Column<'_>], columns: &[usize]) -> bool {
         const MANY: usize = 10;
-        let of = |what: &str| wanted.iter().position(|one| one.what == what).and_then(|at| columns.get(at));
-        let (Some(&text), Some(&label)) = (of("text"), of("label")) else { return false };
+        let column_of =
+            |what: &str| wanted.iter().position(|one| one.what == what).and_then(|at| columns.get(at));
+        let (Some(&text), Some(&label)) = (column_of("text"), column_of("label")) else { return false };
         let (Some(word), Some(name)) = (self.first(text), self.first(label)) else { return false };
         if self.header.is_some() || self.rows.len() <= MANY || word.contains(char::is_whitespace) {
             return false;
@@ -484,7 +485,7 @@ impl Columns<'_> {
         let first = self.top();
         let what = format!("column `{given}` of file `{}`, the {}", self.name, one.what);
         if self.width() == 1 && ["label", "target"].contains(&one.what) {
-            let got = format!("a single column, `{}`", cut(first.first().map_or("", String::as_str)));
+            let got = format!("a single column, `{}`", shortened(first.first().map_or("", String::as_str)));
             let error = wrong_format(what, format!("a column with a {} for each text", one.what), got);
             return error
                 .noted("`predict` accepts texts without this column, but training and scoring need it");
@@ -494,7 +495,7 @@ impl Columns<'_> {
             let expected = format!("a number from 1 to {}{why}", self.width());
             return wrong_format(what, expected, format!("`{given}`"));
         }
-        let names: Vec<String> = first.iter().map(|cell| cut(cell)).collect();
+        let names: Vec<String> = first.iter().map(|cell| shortened(cell)).collect();
         let error = missing(what, given, &names);
         let mut settings: Vec<&str> = wanted.iter().map(Column::setting).collect();
         settings.dedup();
@@ -513,7 +514,7 @@ impl Columns<'_> {
     fn unclear(&self, one: &Column<'_>, header: bool) -> Error {
         let first = self.top();
         let what = format!("column of the {} in file `{}`", one.what, self.name);
-        let cells = quoted(first.iter().map(|cell| cut(cell)));
+        let cells = quoted(first.iter().map(|cell| shortened(cell)));
         let got = match header {
             true => format!("the columns {cells}"),
             false => {
@@ -549,10 +550,10 @@ pub(crate) fn of_flags(error: Error, one: &Column<'_>, names: &[&str]) -> Error 
     if !["text", "label"].contains(&one.what) || names.len() < 2 {
         return error;
     }
-    let list = names.iter().map(|name| format!("\"{}\"", cut(name))).collect::<Vec<_>>().join(", ");
+    let list = names.iter().map(|name| format!("\"{}\"", shortened(name))).collect::<Vec<_>>().join(", ");
     error.noted(format!(
         "{} have only 0 and 1: `data.target = \"labels\"` and `data.label = [{list}]` in a config read them as labels (`labels`)",
-        quoted(names.iter().map(|name| cut(name)))
+        quoted(names.iter().map(|name| shortened(name)))
     ))
 }
 

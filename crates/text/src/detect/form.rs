@@ -37,9 +37,10 @@ impl FileForm {
             FormatKind::Fields(format) => picked(file, format, wanted, options)
                 .map(Self::Fields)
                 .map_err(|e| spans::explained(file, format, wanted, e)),
-            FormatKind::Lines(of) => {
-                Ok(Self::Lines(of, LineSettings { label_lists: options.label_lists, ..options.lines }))
-            }
+            FormatKind::Lines(line_format) => Ok(Self::Lines(
+                line_format,
+                LineSettings { label_lists: options.label_lists, ..options.lines },
+            )),
             FormatKind::Words => {
                 let [words, tags] = [&options.tokens, &options.tags].map(Option::as_deref);
                 Columns::of(file, words, tags, options.header, options.columns.as_deref()).map(Self::Words)
@@ -56,7 +57,7 @@ impl FileForm {
         match self {
             Self::Cells(table) => table.note(options),
             Self::Fields(picked) => options.notes.clone_from(&picked.notes),
-            Self::Lines(of, settings) => options.notes.extend((of.note)(file, *settings)?),
+            Self::Lines(format, settings) => options.notes.extend((format.note)(file, *settings)?),
             Self::Words(columns) => options.columns = Some(Box::new(columns.clone())),
         }
         options.notes.extend(self.unread());
@@ -81,11 +82,11 @@ impl FileForm {
         }
     }
 
-    /// Returns the texts of a wanted column in the first records; `place` is its place among the wanted columns.
-    pub(crate) fn first_cells(&self, file: &TextFile, place: usize) -> Result<Vec<String>> {
+    /// Returns the texts of a wanted column in the first records; `column` is its place among the wanted columns.
+    pub(crate) fn first_cells(&self, file: &TextFile, column: usize) -> Result<Vec<String>> {
         match self {
-            Self::Cells(table) => table.first_cells(file, place),
-            Self::Fields(picked) => picked.first_texts(file, place),
+            Self::Cells(table) => table.first_cells(file, column),
+            Self::Fields(picked) => picked.first_texts(file, column),
             Self::Lines(..) | Self::Words(_) => Ok(Vec::new()),
         }
     }

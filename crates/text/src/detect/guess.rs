@@ -105,10 +105,11 @@ fn guessed(file: &TextFile, options: &ReadOptions, task: Task) -> Result<Guess> 
 
 /// Returns the options for a later file: as detected in the first file, or only the user's if its name shows another format.
 pub(crate) fn alike(options: &ReadOptions, file: &TextFile, task: Task) -> ReadOptions {
-    let other = by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|of| of != own));
-    match &options.told {
-        Some(told) if other && told.format.is_none() => {
-            let mut own = told.told();
+    let other =
+        by_name(&file.name(), task).is_some_and(|own| options.format.is_some_and(|known| known != own));
+    match &options.as_set {
+        Some(as_set) if other && as_set.format.is_none() => {
+            let mut own = as_set.as_set();
             own.found.later = options.found.later;
             own
         }
@@ -216,7 +217,7 @@ fn has_tags(file: &TextFile) -> Result<bool> {
     // Lines of labels and texts, or of features, may have blank lines, too.
     let lines = file.head_lines(self::LOOKED_AT)?;
     let fits = |format: &FileFormat| match format.kind() {
-        FormatKind::Lines(of) => lines.iter().all(|line| (of.fits)(line)),
+        FormatKind::Lines(line_format) => lines.iter().all(|line| (line_format.fits)(line)),
         _ => false,
     };
     Ok(!Task::Labelled.formats().iter().any(fits) && !has_features(file).unwrap_or(false))
@@ -239,10 +240,10 @@ fn by_lines(file: &TextFile, task: Task) -> Result<(FileFormat, &'static str)> {
     }
     no_features(file, task.name())?;
     for format in task.formats() {
-        if let FormatKind::Lines(of) = format.kind()
-            && all(&of.fits)
+        if let FormatKind::Lines(line_format) = format.kind()
+            && all(&line_format.fits)
         {
-            return Ok((format, of.why));
+            return Ok((format, line_format.why));
         }
     }
     // A file without records is not an error here: the reader of the records reports it.

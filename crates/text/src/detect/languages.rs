@@ -24,26 +24,26 @@ fn known(options: &ReadOptions) -> Option<[String; 2]> {
 }
 
 /// Reads the columns whose names are the languages of earlier files. If there are no such columns, reads the columns
-/// that are set or detected. `of` reads a file with given options.
+/// that are set or detected. `form` reads a file with given options.
 ///
 /// # Errors
-/// Fails if `of` fails, or if the columns are named by other languages: only the order of the columns would then show
+/// Fails if `form` fails, or if the columns are named by other languages: only the order of the columns would then show
 /// which column is the source.
 pub(crate) fn pick(
     file: &TextFile,
     options: &ReadOptions,
-    of: &dyn Fn(&ReadOptions) -> Result<FileForm>,
+    form: &dyn Fn(&ReadOptions) -> Result<FileForm>,
 ) -> Result<FileForm> {
     let Some([source, target]) = known(options).filter(|_| options.source.is_none()) else {
-        return of(options);
+        return form(options);
     };
     let named = ReadOptions { source: Some(source.clone()), target: Some(target.clone()), ..options.clone() };
-    if let Ok(found) = of(&named)
+    if let Ok(found) = form(&named)
         && matches!(found.choice(), (names, _, true) if names == [source.as_str(), target.as_str()])
     {
         return Ok(found);
     }
-    let found = of(options)?;
+    let found = form(options)?;
     match found.choice() {
         (names, _, true) if names.iter().all(|name| language(name)) => {
             let what = format!("columns of file `{}`", file.name());

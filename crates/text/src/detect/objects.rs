@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use unpadded::{Error, Result};
 
 use super::column::{Column, LABEL, unread};
-use super::columns::{Columns, cut, missing, of_flags};
+use super::columns::{Columns, missing, of_flags, shortened};
 #[cfg(not(feature = "parquet"))]
 use super::guess::no_parquet;
 use super::options::ReadOptions;
@@ -105,7 +105,8 @@ pub(crate) fn picked(
     let example = completed(file, &layout, example, wanted, options)?;
     let first = || json::first(file, &layout, FLAGS_IN).unwrap_or_default();
     let names = named(file, &example, wanted, options).map_err(|e| noted_flags(e, wanted, &first))?;
-    let has_scores = |name: &&String| matches!(at(&example, name), Some(Value::Object(of)) if are_scores(of));
+    let has_scores =
+        |name: &&String| matches!(at(&example, name), Some(Value::Object(object)) if are_scores(object));
     let scores = wanted.iter().zip(&names).find(|(one, name)| one.what == "label" && has_scores(name));
     notes
         .extend(scores.map(|(_, name)| format!("labels in `{name}` are those with a score of at least 0.5")));
@@ -190,7 +191,7 @@ fn of_lists(
     let choice = |names, notes, layout| {
         Ok(FieldChoice { names, notes, others: Vec::new(), layout: FieldLayout::Json(layout) })
     };
-    let said = |names: &[String]| {
+    let message = |names: &[String]| {
         let all = wanted.iter().zip(names).map(|(one, name)| format!("element {name} is the {}", one.what));
         all.collect::<Vec<_>>().join(", ")
     };
@@ -206,7 +207,7 @@ fn of_lists(
             return choice(names, vec![note.to_owned()], layout);
         }
         let names = positions(file, shown, wanted, options)?;
-        let notes = vec![said(&names)];
+        let notes = vec![message(&names)];
         return choice(names, notes, layout);
     };
     let rows: Vec<Vec<String>> = json::first(file, &layout, LOOKED_AT)?.iter().map_while(row).collect();
@@ -225,7 +226,7 @@ fn of_lists(
     let mut notes: Vec<String> =
         decided.map(|note| note.replace(&format!("line {line}"), "the first list")).collect();
     if !found.header {
-        notes.push(said(&names));
+        notes.push(message(&names));
         return choice(names, notes, layout);
     }
     // An element whose name in the header is empty or repeated is named by its number.
@@ -248,14 +249,15 @@ fn positions(
     let is_list = |value: &Value<'_>| matches!(value, Value::List(_));
     let lists = options.label_lists && example.fields.iter().any(|(_, value)| is_list(value));
     let listed = |one: &Column<'_>| listed(one) || (lists && one.what == "label");
-    let of = |(place, one): (usize, &Column<'_>)| {
+    let position = |(index, one): (usize, &Column<'_>)| {
         if let Some(given) = one.given {
             return given_name(file, example, one, given);
         }
         let fits = |value: &Value<'_>| is_list(value) == listed(one) && fits(one, value, options);
         let fitting: Vec<_> = example.fields.iter().filter(|(_, value)| fits(value)).collect();
-        let alike = |wanted: &[Column<'_>]| wanted.iter().filter(|of| listed(of) == listed(one)).count();
-        match fitting.get(alike(wanted.get(..place).unwrap_or_default())) {
+        let alike =
+            |wanted: &[Column<'_>]| wanted.iter().filter(|position| listed(position) == listed(one)).count();
+        match fitting.get(alike(wanted.get(..index).unwrap_or_default())) {
             Some((name, _)) if fitting.len() == 2 || alike(wanted) == fitting.len() => Ok(name.to_string()),
             _ => {
                 let what = format!("element of the {} in file `{}`", one.what, file.name());
@@ -271,7 +273,7 @@ fn positions(
             }
         }
     };
-    wanted.iter().enumerate().map(of).collect()
+    wanted.iter().enumerate().map(position).collect()
 }
 
 fn given_name(file: &TextFile, example: &Object<'_>, one: &Column<'_>, given: &str) -> Result<String> {
@@ -329,7 +331,7 @@ fn named(
 impl FieldChoice {
     pub(crate) fn unread(&self) -> Option<String> {
         let others = self.others.iter().filter(|name| !self.names.contains(name));
-        unread("field", &others.map(|name| format!("`{}`", cut(name))).collect::<Vec<_>>())
+        unread("field", &others.map(|name| format!("`{}`", shortened(name))).collect::<Vec<_>>())
     }
 
     /// Returns the first records of JSON, at most `count`, or an example record of Parquet, with all fields.
@@ -349,8 +351,8 @@ impl FieldChoice {
     }
 
     /// Returns the strings of a wanted field in the first records.
-    pub(crate) fn first_texts(&self, file: &TextFile, place: usize) -> Result<Vec<String>> {
-        let Some(name) = self.names.get(place) else { return Ok(Vec::new()) };
+    pub(crate) fn first_texts(&self, file: &TextFile, field: usize) -> Result<Vec<String>> {
+        let Some(name) = self.names.get(field) else { return Ok(Vec::new()) };
         let first = match &self.layout {
             FieldLayout::Json(layout) => json::first(file, layout, LOOKED_AT)?,
             #[cfg(feature = "parquet")]
@@ -368,7 +370,8 @@ impl FieldChoice {
 
     /// Returns whether the first record has a field of this name with a text or a number.
     pub(crate) fn has_single(&self, file: &TextFile, name: &str) -> bool {
-        let is_single = |of: &Object<'_>| matches!(of.get(name), Some(Value::Text(_) | Value::Number(_)));
+        let is_single =
+            |object: &Object<'_>| matches!(object.get(name), Some(Value::Text(_) | Value::Number(_)));
         self.examples(file, 1).is_ok_and(|first| first.first().is_some_and(is_single))
     }
 

@@ -67,7 +67,7 @@ pub struct ReadOptions {
     /// The scheme by which tags are repaired; `None` until the scheme is detected.
     pub(crate) tagging: Option<Box<Tagging>>,
     /// The user's settings, without detected properties; `None` before the first detection.
-    pub(crate) told: Option<Box<ReadOptions>>,
+    pub(crate) as_set: Option<Box<ReadOptions>>,
     /// Notes for the user: the decisions about a file and the reasons for them.
     pub(crate) notes: Vec<String>,
     /// The detected properties of the current file; other files may have other properties.
@@ -103,9 +103,9 @@ impl ReadOptions {
     }
 
     /// Returns these options for the next file, without notes; they are the user's settings if none are stored.
-    pub(crate) fn told(&self) -> Self {
-        let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
-        Self { told: Some(told), notes: Vec::new(), ..self.clone() }
+    pub(crate) fn as_set(&self) -> Self {
+        let as_set = self.as_set.clone().unwrap_or_else(|| Box::new(self.clone()));
+        Self { as_set: Some(as_set), notes: Vec::new(), ..self.clone() }
     }
 
     /// Returns a note on headers that are repeated within the files, among the records that were read so far.
@@ -127,14 +127,14 @@ impl ReadOptions {
     }
 
     /// Refuses several text columns, and a group column, for a format that has no columns.
-    pub(crate) fn without_columns(&self, format: FileFormat, of: &str) -> Result<()> {
-        self.only_of_tables(format, of)?;
+    pub(crate) fn without_columns(&self, format: FileFormat, thing: &str) -> Result<()> {
+        self.only_of_tables(format, thing)?;
         let (what, key, columns) = match &self.group {
             _ if self.text.len() > 1 => ("columns of the text", "data.text", &*self.text),
             Some(_) => ("column of the group", "data.group", self.group.as_slice()),
             None => return Ok(()),
         };
-        let what = format!("{what} (`{key}` in a config) of {of}");
+        let what = format!("{what} (`{key}` in a config) of {thing}");
         let expected = format!("a file with columns (CSV, TSV, JSON or Parquet), since `{format}` has none");
         let got = quoted(columns);
         let advice = format!("write the texts into such a file, or leave `{key}` out");
@@ -142,7 +142,7 @@ impl ReadOptions {
     }
 
     /// Refuses settings of columns for a format whose lines or files are whole texts, which would not obey them.
-    pub(crate) fn unused(&self, format: FileFormat, of: &str) -> Result<()> {
+    pub(crate) fn unused(&self, format: FileFormat, thing: &str) -> Result<()> {
         let settings = [
             ("data.text", self.text.first().cloned()),
             ("data.label", self.label.first().cloned()),
@@ -152,7 +152,7 @@ impl ReadOptions {
         let set = settings.into_iter().find_map(|(key, set)| Some((key, set?)));
         let Some((key, got)) = set else { return Ok(()) };
         let (_, option) = key.split_once('.').unwrap_or_default();
-        let what = format!("`{option}` (`{key}` in a config) of {of}");
+        let what = format!("`{option}` (`{key}` in a config) of {thing}");
         let expected = format!("no such setting, since `{format}` has no columns");
         Err(wrong_format(what, expected, format!("{got:?}"))
             .noted(format!("leave `{key}` out, or set another format")))
@@ -206,8 +206,8 @@ impl ReadOptions {
     /// Returns these options with an empty log, for another data set.
     pub(crate) fn unlogged(&self) -> Self {
         let skips = Remark(Arc::new(SkipLog::of(self.skips.0.most)));
-        let told = self.told.clone().map(|told| Box::new(Self { skips: skips.clone(), ..*told }));
-        Self { skips, told, ..self.clone() }
+        let as_set = self.as_set.clone().map(|as_set| Box::new(Self { skips: skips.clone(), ..*as_set }));
+        Self { skips, as_set, ..self.clone() }
     }
 
     /// Sets whether the first record of a table is a header. By default, the header is detected. The first record is a
@@ -240,8 +240,8 @@ impl ReadOptions {
 
     /// Refuses settings that only tables have for a file of another format, unless this format is detected in a later file:
     /// the settings may hold for the first file alone.
-    pub(crate) fn only_of_tables(&self, format: FileFormat, of: &str) -> Result<()> {
-        let set = self.told.as_deref().unwrap_or(self).format.is_some();
+    pub(crate) fn only_of_tables(&self, format: FileFormat, thing: &str) -> Result<()> {
+        let set = self.as_set.as_deref().unwrap_or(self).format.is_some();
         let (key, got) = match self.quotes {
             _ if format.is_table() || (self.found.later && !set) => return Ok(()),
             Some(enclose) => ("data.quote", if enclose { "`double`" } else { "`none`" }.to_owned()),
@@ -250,7 +250,7 @@ impl ReadOptions {
                 _ => return Ok(()),
             },
         };
-        Err(wrong_format(format!("`{key}` for {of}"), format!("none, since `{format}` is no table"), got))
+        Err(wrong_format(format!("`{key}` for {thing}"), format!("none, since `{format}` is no table"), got))
     }
 
     /// Sets the text column of labelled texts or plain texts.

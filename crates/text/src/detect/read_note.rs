@@ -140,7 +140,7 @@ impl ReadOptions {
         // If the caller's column of words or of tags differs, the layout of the columns is detected again.
         let other = |set: &Option<String>, before: &Option<String>| set.is_some() && set != before;
         let reset = other(&self.tokens, &stored.tokens) || other(&self.tags, &stored.tags);
-        let told = self.told.clone().unwrap_or_else(|| Box::new(self.clone()));
+        let as_set = self.as_set.clone().unwrap_or_else(|| Box::new(self.clone()));
         let columns = |stored: Option<Value>| match stored {
             None => Ok(Vec::new()),
             Some(Value::String(one)) => Ok(vec![one]),
@@ -158,7 +158,9 @@ impl ReadOptions {
             label: if self.label.is_empty() { label } else { self.label },
             label_lists: self.label_lists || stored.label_lists == Some(true),
             numbers: self.numbers || numbers,
-            notation: self.notation.or(stored.label_notation.map(|of| LabelNotation::of_note(&of, numbers))),
+            notation: self
+                .notation
+                .or(stored.label_notation.map(|notation| LabelNotation::of_note(&notation, numbers))),
             pair: self.pair || stored.pair == Some(true),
             source: self.source.or(stored.source),
             target: self.target.or(stored.target),
@@ -167,7 +169,7 @@ impl ReadOptions {
             languages: self.languages.or(stored.languages),
             columns: self.columns.or(stored.columns.filter(|_| !reset).map(Box::new)),
             tagging: self.tagging.or(tagging.transpose()?),
-            told: Some(told),
+            as_set: Some(as_set),
             found: Box::new(found),
             ..self
         })

@@ -92,7 +92,7 @@ impl Tagging {
         known: &Self,
         is_set: bool,
         sentences: Sentences<'_>,
-        place: WordLocation<'_>,
+        location: WordLocation<'_>,
     ) -> Result<Option<Self>> {
         if known.scheme == TagScheme::Plain {
             return Ok(None);
@@ -103,12 +103,12 @@ impl Tagging {
             return Ok(None);
         }
         let own = TagSurvey::of(sentences, None)?;
-        let named = |of: &Self| of.spelling.place != LetterPosition::Alone;
-        let is_told = own.broken == 0 && own.tagging.scheme != TagScheme::Plain;
-        if !is_set && is_told && named(&own.tagging) == named(known) {
+        let named = |tagging: &Self| tagging.spelling.position != LetterPosition::Alone;
+        let is_stated = own.broken == 0 && own.tagging.scheme != TagScheme::Plain;
+        if !is_set && is_stated && named(&own.tagging) == named(known) {
             return Ok(Some(own.tagging));
         }
-        held.whole(sentences, place).map(|_| None)
+        held.whole(sentences, location).map(|_| None)
     }
 
     /// Translates the tags of a sentence from the tagging `own`; `None` if a tag is not in its spelling.
@@ -236,9 +236,10 @@ impl TagSurvey {
         let count = |spelling: &TagSpelling| -> u64 {
             let begun = |tag: &&str| matches!(spelling.parse(tag), Some(('B' | 'I', _)));
             // Tags with a separator count without `B` and `I`, too, since all chunks may have a single word.
-            let separated = matches!(spelling.place, LetterPosition::Before(_) | LetterPosition::Behind(_))
-                && spelling.outside == "O"
-                && counts.contains_key("O");
+            let separated =
+                matches!(spelling.position, LetterPosition::Before(_) | LetterPosition::Behind(_))
+                    && spelling.outside == "O"
+                    && counts.contains_key("O");
             if *spelling != standard && !separated && !counts.keys().any(begun) {
                 return 0;
             }
@@ -248,7 +249,7 @@ impl TagSurvey {
                 Some(('B', kind)) => counts.contains_key(&*spelling.spelled(&format!("I-{kind}"))),
                 _ => false,
             };
-            let joined = spelling.place == LetterPosition::Joined;
+            let joined = spelling.position == LetterPosition::Joined;
             if joined && !(counts.contains_key(spelling.outside) && counts.keys().any(goes_on)) {
                 return 0;
             }
@@ -314,11 +315,11 @@ impl TagSurvey {
         sentences: Sentences<'_>,
         origin: Origin,
     ) -> Result<Self> {
-        let of = |&scheme| {
+        let candidate = |&scheme| {
             let tagging = Tagging::new(scheme, spelling);
             Self { tagging, broken: 0, first: None, all: 0, origin }
         };
-        let mut found: Vec<Self> = schemes.iter().map(of).collect();
+        let mut found: Vec<Self> = schemes.iter().map(candidate).collect();
         let mut letters = BTreeSet::new();
         sentences(&mut |tags| {
             letters.extend(tags.iter().filter_map(|tag| spelling.parse(tag)).map(|(letter, _)| letter));
@@ -331,20 +332,22 @@ impl TagSurvey {
             }
         })?;
         // If the same number of sentences break two schemes, a scheme that has all letters of the tags is preferred.
-        let others = |of: &Self| {
-            let known =
-                |&letter: &char| letter == 'O' || of.tagging.scheme.letters().contains(&(letter as u8));
+        let others = |candidate: &Self| {
+            let known = |&letter: &char| {
+                letter == 'O' || candidate.tagging.scheme.letters().contains(&(letter as u8))
+            };
             u8::from(!letters.iter().all(known))
         };
         let best = found.into_iter().min_by_key(|one| (one.broken, others(one)));
-        Ok(best.unwrap_or_else(|| of(&TagScheme::Plain)))
+        Ok(best.unwrap_or_else(|| candidate(&TagScheme::Plain)))
     }
 
-    /// Returns the detected tagging; if a sentence breaks it, returns an error with the `place` of the word.
-    pub(crate) fn whole(self, sentences: Sentences<'_>, place: WordLocation<'_>) -> Result<Tagging> {
+    /// Returns the detected tagging; if a sentence breaks it, returns an error with the `location` of the word.
+    pub(crate) fn whole(self, sentences: Sentences<'_>, location: WordLocation<'_>) -> Result<Tagging> {
         let Self { tagging, broken, first, all, origin } = self;
-        let of = |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
-        let (Some((at, word, got)), Some((_, tags))) = (first.as_ref().and_then(of), &first) else {
+        let breach =
+            |(at, tags): &(usize, Vec<String>)| tagging.breach(tags).map(|(word, got)| (*at, word, got));
+        let (Some((at, word, got)), Some((_, tags))) = (first.as_ref().and_then(breach), &first) else {
             return Ok(tagging);
         };
         let mut repairable = true;
@@ -378,7 +381,7 @@ impl TagSurvey {
         };
         let (plural, does) = if broken == 1 { ("", "does") } else { ("s", "do") };
         let count = format!("{broken} sentence{plural} {does} not fit");
-        Err(wrong_format(place(at, word)?, expected, got).noted(format!("{count}{hint}")))
+        Err(wrong_format(location(at, word)?, expected, got).noted(format!("{count}{hint}")))
     }
 }
 
@@ -422,9 +425,9 @@ impl Tagging {
     #[track_caller]
     pub fn detect<'a>(sentences: impl IntoIterator<Item = &'a [String]>) -> Result<Self> {
         let sentences: Vec<&[String]> = sentences.into_iter().collect();
-        let place = |at: usize, _| Ok(format!("tags of sentence {}", at + 1));
+        let location = |at: usize, _| Ok(format!("tags of sentence {}", at + 1));
         let all = in_memory(&sentences);
-        TagSurvey::of(&*all, None).and_then(|found| found.whole(&*all, &place)).at_caller()
+        TagSurvey::of(&*all, None).and_then(|found| found.whole(&*all, &location)).at_caller()
     }
 }
 

@@ -147,7 +147,7 @@ impl Columns {
             let wrong = |expected: String, got: String| {
                 Err(first.wrong(format!("{expected}, as in the file that was read before"), got))
             };
-            let [own, other] = [&found, like].map(|of| format!("`{}`", of.names.join("`, `")));
+            let [own, other] = [&found, like].map(|columns| format!("`{}`", columns.names.join("`, `")));
             if like.count != found.count {
                 return wrong(like.count.to_string(), found.count.to_string());
             }
@@ -404,7 +404,7 @@ impl Block {
             Separator::Tabs => " between tabs",
             Separator::TabRuns => " between runs of tabs",
         };
-        let of = match (columns.universal, columns.names.is_empty()) {
+        let source = match (columns.universal, columns.names.is_empty()) {
             (true, true) => ", as CoNLL-U has",
             (true, false) => ", as `global.columns` has",
             _ => "",
@@ -413,7 +413,7 @@ impl Block {
         if !fits || empty {
             let got = if empty { "an empty column in".into() } else { format!("{count} in") };
             let least = if columns.ontonotes { "at least " } else { "" };
-            let expected = format!("{least}{} columns{between}{of}", columns.count);
+            let expected = format!("{least}{} columns{between}{source}", columns.count);
             return Err(Reason::of(expected, format!("{got} {}", shown(line))));
         }
         if columns.has_ids() && !is_number(first) {

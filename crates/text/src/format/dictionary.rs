@@ -24,8 +24,8 @@ pub(crate) const FORMAT: LineFormat = LineFormat {
 
 /// Returns whether a line looks like a word followed by phonemes in capital letters.
 fn is_spoken(line: &str) -> bool {
-    let said = line.split('#').next().unwrap_or_default();
-    let mut phonemes = said.split_whitespace().skip(1).peekable();
+    let entry = line.split('#').next().unwrap_or_default();
+    let mut phonemes = entry.split_whitespace().skip(1).peekable();
     let is = |p: &str| {
         p.len() <= 4
             && p.starts_with(|c: char| c.is_ascii_uppercase())
@@ -63,11 +63,11 @@ pub fn are_pronunciations<'a>(pairs: impl IntoIterator<Item = &'a Pair>) -> bool
 fn reader(stress: bool) -> impl FnMut(&str) -> Result<Option<[String; 2]>, Reason> + Send {
     let mut known = HashSet::new();
     move |line| {
-        let said = line.split('#').next().unwrap_or_default();
-        if said.trim().is_empty() || line.starts_with(";;;") {
+        let entry = line.split('#').next().unwrap_or_default();
+        if entry.trim().is_empty() || line.starts_with(";;;") {
             return Ok(None);
         }
-        let mut cells = said.split_whitespace();
+        let mut cells = entry.split_whitespace();
         let word = cells.next().unwrap_or_default();
         let plain = |phoneme: &'_ str| -> String {
             match phoneme.strip_suffix(['0', '1', '2']) {
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn words_have_each_way_to_speak_them_once() {
-        let of = |text: &'static str, stress| -> unpadded::Result<Vec<String>> {
+        let read = |text: &'static str, stress| -> unpadded::Result<Vec<String>> {
             let mut pair = reader(stress);
             let found: Records<[String; 2]> =
                 TextFile::embedded("some.dict", text).records(OneLine(move |_, line: &str| pair(line)))?;
@@ -131,9 +131,9 @@ mod tests {
         };
         let text =
             ";;; spoken\na AH0\na(2) EY1\na(3) EY2\naalborg AO1 L B AO0 R G # place, danish\n\n(paren) P\n";
-        assert_eq!(of(text, false).unwrap(), ["a=AH", "a=EY", "aalborg=AO L B AO R G", "(paren)=P"]);
-        assert_eq!(of(text, true).unwrap()[1..3], ["a=EY1", "a=EY2"]);
-        let error = of("a AH0\nb\n", false).unwrap_err().to_string();
+        assert_eq!(read(text, false).unwrap(), ["a=AH", "a=EY", "aalborg=AO L B AO R G", "(paren)=P"]);
+        assert_eq!(read(text, true).unwrap()[1..3], ["a=EY1", "a=EY2"]);
+        let error = read("a AH0\nb\n", false).unwrap_err().to_string();
         assert!(error.starts_with("some.dict:2: expected a word and its phonemes, got \"b\""), "{error}");
     }
 }

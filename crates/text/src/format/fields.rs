@@ -105,15 +105,15 @@ impl<'de> Visitor<'de> for Fields<'_> {
 /// Parses a JSON value. A number stays text, because converting it to a numeric type and back could change its digits.
 fn of_raw(raw: &RawValue) -> serde_json::Result<Value<'_>> {
     count_parsed(raw.get().len());
-    Cut { rest: raw.get() }.value(DEEPEST)
+    Taker { rest: raw.get() }.value(DEEPEST)
 }
 
 /// A JSON value that is valid, except for the escapes in its strings. The value is cut in one pass, however deep it is nested.
-struct Cut<'a> {
+struct Taker<'a> {
     rest: &'a str,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> Taker<'a> {
     /// Returns the next byte behind white space, and moves to this byte.
     fn peek(&mut self) -> Option<u8> {
         self.rest = self.rest.trim_ascii_start();
@@ -121,9 +121,9 @@ impl<'a> Cut<'a> {
     }
 
     fn take(&mut self, size: usize) -> &'a str {
-        let (cut, rest) = self.rest.split_at_checked(size).unwrap_or((self.rest, ""));
+        let (taken, rest) = self.rest.split_at_checked(size).unwrap_or((self.rest, ""));
         self.rest = rest;
-        cut
+        taken
     }
 
     fn string(&mut self) -> serde_json::Result<Cow<'a, str>> {
@@ -209,13 +209,13 @@ pub(crate) fn at<'v, 'a>(object: &'v Object<'a>, path: &str) -> Option<&'v Value
 
 /// Returns the paths of all fields of an object, such as `review.text` for the field `text` of a nested object.
 pub(crate) fn names(object: &Object<'_>) -> Vec<String> {
-    let of = |(name, value): &(Cow<'_, str>, Value<'_>)| match value {
+    let name_of = |(name, value): &(Cow<'_, str>, Value<'_>)| match value {
         Value::Object(inner) if !inner.fields.is_empty() => {
             names(inner).into_iter().map(|below| format!("{name}.{below}")).collect()
         }
         _ => vec![name.to_string()],
     };
-    object.fields.iter().flat_map(of).collect()
+    object.fields.iter().flat_map(name_of).collect()
 }
 
 fn found<'v, 'a>(object: &'v Object<'a>, name: &str) -> Result<&'v Value<'a>, Reason> {
@@ -246,12 +246,12 @@ pub(crate) fn text(object: &Object<'_>, name: &str) -> Result<String, Reason> {
 /// A function that makes a text of a field, from the record and the name of the field.
 pub(crate) type FieldText = fn(&Object<'_>, &str) -> Result<String, Reason>;
 
-/// Makes a text of the fields `names`; `of` makes the text of each field. Some of several fields may be missing or empty.
+/// Makes a text of the fields `names`; `field_text` makes the text of each field. Some of several fields may be missing or empty.
 /// If `pair` is true, the last field is a second text, which must not be empty.
 pub(crate) fn text_in(
     object: &Object<'_>,
     names: &[String],
-    of: FieldText,
+    field_text: FieldText,
     pair: bool,
 ) -> Result<String, Reason> {
     let is_empty = |name: &String| match at(object, name) {
@@ -260,9 +260,9 @@ pub(crate) fn text_in(
     };
     let empty: Vec<bool> = names.iter().map(is_empty).collect();
     let missing = missing_text(&empty, pair);
-    let cell = |(place, (name, empty)): (usize, (&String, &bool))| match empty {
-        true if missing != Some(place) => Ok(String::new()),
-        _ => of(object, name),
+    let cell = |(number, (name, empty)): (usize, (&String, &bool))| match empty {
+        true if missing != Some(number) => Ok(String::new()),
+        _ => field_text(object, name),
     };
     names.iter().zip(&empty).enumerate().map(cell).collect::<Result<_, _>>().map(of_columns)
 }
@@ -344,9 +344,9 @@ pub(crate) const LABEL_LISTS: &str =
 
 /// Returns the strings in the list of a field. With `numbers`, the list may also have whole numbers, which become strings.
 pub(crate) fn list(object: &Object<'_>, name: &str, numbers: bool) -> Result<Vec<String>, Reason> {
-    let of = if numbers { "strings or whole numbers" } else { "strings" };
+    let items = if numbers { "strings or whole numbers" } else { "strings" };
     let is_whole = |number: &str| number.bytes().all(|byte| byte == b'-' || byte.is_ascii_digit());
-    let wrong = |got: String| Reason::of(format!("a list of {of} in the field `{name}`"), got);
+    let wrong = |got: String| Reason::of(format!("a list of {items} in the field `{name}`"), got);
     let value = found(object, name)?;
     let Value::List(list) = value else { return Err(wrong(value.kind().to_owned())) };
     let text = |one: &Value<'_>| match one {

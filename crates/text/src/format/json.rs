@@ -71,7 +71,7 @@ impl Layout {
 
 /// Returns whether the extension of the file shows that each line is a record.
 fn of_lines(file: &TextFile) -> bool {
-    extension(&file.name().to_lowercase()).is_some_and(|of| ["jsonl", "ndjson"].contains(&of))
+    extension(&file.name().to_lowercase()).is_some_and(|ending| ["jsonl", "ndjson"].contains(&ending))
 }
 
 /// Detects the arrangement of the records. If the file has a list `columns`, also returns the names in this list.
@@ -80,7 +80,10 @@ fn arrangement(file: &TextFile, of_lists: bool) -> Result<(Arrangement, Option<V
     match walk.peek()? {
         Some(b'[') => return Ok((list_or_lines(file)?, None)),
         Some(b'{') if file.list.is_none() => {}
-        Some(b'{') => return lists(file).map(|of| (Arrangement::Lists(of.records), of.columns)),
+        Some(b'{') => {
+            return lists(file)
+                .map(|lists_found| (Arrangement::Lists(lists_found.records), lists_found.columns));
+        }
         _ => return Ok((Arrangement::Lines, None)),
     }
     let mut first = ends_in_line(&mut walk);
@@ -217,9 +220,9 @@ pub(crate) fn lists_in(file: &TextFile) -> Result<Vec<String>> {
 pub(crate) fn is_whole(file: &TextFile) -> Result<bool> {
     let mut walk = Walk::ahead(file)?;
     match walk.peek()? {
-        Some(b'{') => Ok(Layout::of(file, true).is_ok_and(|of| {
+        Some(b'{') => Ok(Layout::of(file, true).is_ok_and(|layout| {
             use Arrangement::{Columns, Lists, Values};
-            matches!(of.arrangement, Lists(_) | Columns(_) | Values)
+            matches!(layout.arrangement, Lists(_) | Columns(_) | Values)
         })),
         Some(b'[') => {
             walk.pass();
@@ -251,10 +254,10 @@ pub(crate) fn object<'a>(
         // The line number of the parser is removed: the error gets the line number in the file. An error that is not
         // about the syntax has the column behind the value.
         Err(e) => {
-            let (said, column) = (e.to_string(), format!(" at column {}", e.column()));
-            let said = said.split(" at line ").next().unwrap_or_default();
+            let (message, column) = (e.to_string(), format!(" at column {}", e.column()));
+            let message = message.split(" at line ").next().unwrap_or_default();
             let column = if e.is_data() { "" } else { &column };
-            Err(wrong(format!("{said}{column} in {}", shown(line))))
+            Err(wrong(format!("{message}{column} in {}", shown(line))))
         }
     }
 }
@@ -386,7 +389,7 @@ impl Source {
         names.iter().filter(is_wanted).map(column).collect::<Result<_>>().map(Self::Columns)
     }
 
-    fn place(&self) -> Option<&Walk> {
+    fn walk(&self) -> Option<&Walk> {
         match self {
             Self::List(list) => Some(&list.walk),
             Self::Columns(columns) => columns.first().map(|(_, list)| &list.walk),
@@ -451,9 +454,9 @@ fn element<'a>(
         }
         Ok(other) => Err((0, Reason::of(expected, format!("{} in {}", other.kind(), shown(json))))),
         Err(e) => {
-            let said = e.to_string();
-            let said = said.split(" at line ").next().unwrap_or_default();
-            let got = format!("no JSON ({said} at column {}) in {}", e.column(), shown(json));
+            let message = e.to_string();
+            let message = message.split(" at line ").next().unwrap_or_default();
+            let got = format!("no JSON ({message} at column {}) in {}", e.column(), shown(json));
             Err(((e.line() as u64).saturating_sub(1), Reason::of(expected, got)))
         }
     }
@@ -539,7 +542,7 @@ pub(crate) fn records<R: 'static>(
                     return Ok(Some(record));
                 }
                 Err((behind, reason)) => {
-                    let Some(walk) = list.place() else { return Ok(None) };
+                    let Some(walk) = list.walk() else { return Ok(None) };
                     if policy == MalformedLines::Skip {
                         if let Some(log) = &log {
                             let text = String::from_utf8_lossy(&bytes);

@@ -50,8 +50,10 @@ impl LabelNotation {
         let cells: BTreeSet<&str> =
             cells.into_iter().map(str::trim).filter(|cell| !cell.is_empty()).collect();
         let lists = cells.iter().filter(|cell| is_list(cell)).count();
-        let found: Vec<&str> =
-            SEPARATORS.into_iter().filter(|of| cells.iter().any(|cell| cell.contains(of))).collect();
+        let found: Vec<&str> = SEPARATORS
+            .into_iter()
+            .filter(|candidate| cells.iter().any(|cell| cell.contains(candidate)))
+            .collect();
         match found[..] {
             _ if lists > 0 && lists * 2 >= cells.len() => return Ok(Some(Self::Lists)),
             _ if lists > 0 => return Err(quoted(["['a', 'b']", "a,b"])),

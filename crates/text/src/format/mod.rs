@@ -203,7 +203,7 @@ impl Task {
     /// The file formats that may have records of this kind, the usual formats first.
     pub(crate) fn formats(self) -> Vec<FileFormat> {
         let columns_first = matches!(self, Self::Labelled | Self::Pairs);
-        let mut formats: Vec<_> = FileFormat::ALL.into_iter().filter(|of| of.may_have(self)).collect();
+        let mut formats: Vec<_> = FileFormat::ALL.into_iter().filter(|known| known.may_have(self)).collect();
         formats.sort_by_key(|format| format.has_columns() != columns_first);
         formats
     }

@@ -30,8 +30,8 @@ impl Parallel {
             all if all == self.0.len() => {
                 let whole =
                     |line: Result<String, Reason>| line.and_then(|line| unbroken(&line).map(|()| line));
-                let of = |(at, line)| whole(line).map_err(|reason| (at, reason));
-                Ok(Some(lines.into_iter().enumerate().map(of).collect()))
+                let whole_line = |(at, line)| whole(line).map_err(|reason| (at, reason));
+                Ok(Some(lines.into_iter().enumerate().map(whole_line).collect()))
             }
             _ => Err(self
                 .uneven()?

@@ -62,7 +62,9 @@ impl<R: ChunkReader> ChunkReader for Bounded<R> {
 
 fn damaged(name: &str, e: &ParquetError) -> Error {
     let got = match e {
-        ParquetError::General(said) | ParquetError::NYI(said) | ParquetError::EOF(said) => said.clone(),
+        ParquetError::General(reason) | ParquetError::NYI(reason) | ParquetError::EOF(reason) => {
+            reason.clone()
+        }
         other => other.to_string(),
     };
     let got = format!("a damaged file ({})", got.trim());
@@ -73,9 +75,9 @@ fn damaged(name: &str, e: &ParquetError) -> Error {
 /// damaged bytes. The panic message is still printed, and a build with `panic = "abort"` still ends the program.
 fn guarded<T>(name: &str, read: impl FnOnce() -> Outcome<T>) -> Result<T> {
     let outcome = catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| {
-        let said = panic.downcast_ref::<String>().map(String::as_str);
-        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
-        Err(ParquetError::General(format!("its reader stopped: {said}")))
+        let reason = panic.downcast_ref::<String>().map(String::as_str);
+        let reason = reason.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        Err(ParquetError::General(format!("its reader stopped: {reason}")))
     });
     outcome.map_err(|e| damaged(name, &e))
 }
@@ -128,13 +130,13 @@ struct Field {
     /// The smallest definition level at which a list of this column has an element; `None` without lists.
     element: Option<i16>,
     /// The type of the column in the file, for error messages.
-    told: String,
+    kind_name: String,
 }
 
-fn kind(of: &ColumnDescriptor) -> Option<Kind> {
-    match of.physical_type() {
+fn kind(column: &ColumnDescriptor) -> Option<Kind> {
+    match column.physical_type() {
         Physical::BOOLEAN => Some(Kind::Truth),
-        Physical::INT32 | Physical::INT64 => match (of.logical_type_ref(), of.converted_type()) {
+        Physical::INT32 | Physical::INT64 => match (column.logical_type_ref(), column.converted_type()) {
             (Some(LogicalType::Integer(whole)), _) => Some(Kind::Whole { signed: whole.is_signed }),
             (Some(_), _) => None,
             (None, ConvertedType::NONE) => Some(Kind::Whole { signed: true }),
@@ -145,7 +147,7 @@ fn kind(of: &ColumnDescriptor) -> Option<Kind> {
             }
         },
         Physical::FLOAT | Physical::DOUBLE => Some(Kind::Number),
-        Physical::BYTE_ARRAY => match (of.logical_type_ref(), of.converted_type()) {
+        Physical::BYTE_ARRAY => match (column.logical_type_ref(), column.converted_type()) {
             (Some(LogicalType::String | LogicalType::Enum | LogicalType::Json), _) => Some(Kind::Text),
             // Old Parquet files do not mark columns of bytes as text, so unmarked bytes are read as text.
             (None, ConvertedType::NONE | ConvertedType::UTF8 | ConvertedType::ENUM | ConvertedType::JSON) => {
@@ -157,13 +159,13 @@ fn kind(of: &ColumnDescriptor) -> Option<Kind> {
     }
 }
 
-fn is_list(of: &Type) -> bool {
-    let about = of.get_basic_info();
+fn is_list(column: &Type) -> bool {
+    let about = column.get_basic_info();
     about.converted_type() == ConvertedType::LIST || about.logical_type_ref() == Some(&LogicalType::List)
 }
 
-fn field(leaf: usize, of: &ColumnDescriptor, root: &Type) -> Field {
-    let parts = of.path().parts();
+fn field(leaf: usize, column: &ColumnDescriptor, root: &Type) -> Field {
+    let parts = column.path().parts();
     // The first repeated field on the path of the column, and whether this field is inside a Parquet `LIST` group.
     let (mut inside, mut repeated) = (root, None);
     for (depth, part) in parts.iter().enumerate() {
@@ -177,26 +179,26 @@ fn field(leaf: usize, of: &ColumnDescriptor, root: &Type) -> Field {
         }
         inside = child;
     }
-    let told = match of.logical_type_ref() {
-        Some(logical) => format!("{} ({logical:?})", of.physical_type()),
-        None => of.physical_type().to_string(),
+    let kind_name = match column.logical_type_ref() {
+        Some(logical) => format!("{} ({logical:?})", column.physical_type()),
+        None => column.physical_type().to_string(),
     };
-    let (name, kind, element) = match (repeated, of.max_rep_level()) {
-        (None, 0) => (parts.join("."), kind(of), None),
+    let (name, kind, element) = match (repeated, column.max_rep_level()) {
+        (None, 0) => (parts.join("."), kind(column), None),
         (Some((depth, list)), 1) if parts.len() - depth <= 1 + usize::from(list) => {
             let named = if list { depth } else { depth + 1 };
             let name = parts.iter().take(named).map(String::as_str).collect::<Vec<_>>().join(".");
-            (name, kind(of), Some(of.repeated_ancestor_def_level()))
+            (name, kind(column), Some(column.repeated_ancestor_def_level()))
         }
         _ => (parts.join("."), None, None),
     };
-    Field { name, leaf, kind, element, told }
+    Field { name, leaf, kind, element, kind_name }
 }
 
 fn fields(file: &dyn FileReader) -> Vec<Field> {
     let schema = file.metadata().file_metadata().schema_descr();
     let root = schema.root_schema();
-    schema.columns().iter().enumerate().map(|(leaf, of)| field(leaf, of, root)).collect()
+    schema.columns().iter().enumerate().map(|(leaf, column)| field(leaf, column, root)).collect()
 }
 
 /// Returns an example record: an empty or zero value of the right type for each field of the Parquet file.
@@ -217,15 +219,16 @@ pub(crate) fn example(file: &TextFile) -> Result<Object<'static>> {
 /// Returns the names of class ids by column, which the Python library `datasets` stores in the metadata.
 fn classes(file: &dyn FileReader) -> HashMap<String, Arc<[String]>> {
     let beside = file.metadata().file_metadata().key_value_metadata();
-    let said = beside.into_iter().flatten().find(|of| of.key == "huggingface");
-    let said: Option<serde_json::Value> = said.and_then(|of| serde_json::from_str(of.value.as_ref()?).ok());
-    let of = |(name, about): (&String, &serde_json::Value)| {
+    let metadata = beside.into_iter().flatten().find(|entry| entry.key == "huggingface");
+    let metadata: Option<serde_json::Value> =
+        metadata.and_then(|entry| serde_json::from_str(entry.value.as_ref()?).ok());
+    let entry = |(name, about): (&String, &serde_json::Value)| {
         let about = about.get("feature").or_else(|| about.get(0)).unwrap_or(about);
         let names: Vec<String> = serde_json::from_value(about.get("names")?.clone()).ok()?;
         Some((name.clone(), names.into()))
     };
-    let features = said.as_ref().and_then(|said| said.get("info")?.get("features")?.as_object());
-    features.into_iter().flatten().filter_map(of).collect()
+    let features = metadata.as_ref().and_then(|metadata| metadata.get("info")?.get("features")?.as_object());
+    features.into_iter().flatten().filter_map(entry).collect()
 }
 
 /// The value of a column in one row, or the reason why the value is malformed.
@@ -330,7 +333,7 @@ impl Rows {
             let at = found.iter().position(|field| field.name == *one).ok_or_else(missing)?;
             let field = found.swap_remove(at);
             if field.kind.is_none() {
-                return Err(wrong_format(format!("field `{one}` of file `{name}`"), READ, field.told));
+                return Err(wrong_format(format!("field `{one}` of file `{name}`"), READ, field.kind_name));
             }
             wanted.push(field);
         }

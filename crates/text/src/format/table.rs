@@ -10,7 +10,7 @@ use super::repeated::{repeats, without_repetitions};
 use super::row::{FileRow, RecordMaker};
 use crate::TextFile;
 use crate::detect::column::{Column, Empty, TEXT, unread};
-use crate::detect::columns::{ColumnChoice, Columns, cut, number};
+use crate::detect::columns::{ColumnChoice, Columns, number, shortened};
 use crate::detect::options::ReadOptions;
 use crate::format::FileFormat;
 use crate::source::reason::Reason;
@@ -58,13 +58,14 @@ impl Table {
     ) -> Result<Self> {
         let dialect = Dialect::of(file, format, options)?;
         let rows = dialect.first_rows(file)?;
-        let place = (&*file.name(), first_line(file)?);
-        let mut picked = Columns::detect(place, &rows, options, wanted).map_err(|e| match trails(&rows) {
-            true => {
-                e.noted("each row but the first ends with a separator: remove it, or end the header with one")
-            }
-            false => e,
-        })?;
+        let location = (&*file.name(), first_line(file)?);
+        let mut picked =
+            Columns::detect(location, &rows, options, wanted).map_err(|e| match trails(&rows) {
+                true => e.noted(
+                    "each row but the first ends with a separator: remove it, or end the header with one",
+                ),
+                false => e,
+            })?;
         let above = match file.skip_lines {
             0 => None,
             1 => Some("1 line above the table is left out".to_owned()),
@@ -122,7 +123,7 @@ impl Table {
             return Some(format!("columns {} to {} are not read", first + 1, last + 1));
         }
         let name = |column: &usize| match self.header.get(*column).map(|name| name.trim()) {
-            Some(name) if !name.is_empty() => format!("{} (`{}`)", column + 1, cut(name)),
+            Some(name) if !name.is_empty() => format!("{} (`{}`)", column + 1, shortened(name)),
             _ => (column + 1).to_string(),
         };
         unread("column", &others.iter().map(name).collect::<Vec<_>>())
@@ -145,8 +146,8 @@ impl Table {
     }
 
     /// Returns the cells of a wanted column in the first records.
-    pub(crate) fn first_cells(&self, file: &TextFile, place: usize) -> Result<Vec<String>> {
-        let column = self.picked.columns.get(place).copied().unwrap_or_default();
+    pub(crate) fn first_cells(&self, file: &TextFile, position: usize) -> Result<Vec<String>> {
+        let column = self.picked.columns.get(position).copied().unwrap_or_default();
         let rows = self.dialect.first_rows(file)?;
         let is_header =
             |row: &&Vec<String>| self.has_header() && matches!(repeats(&self.header, row), Ok(true));
@@ -183,8 +184,8 @@ impl Table {
             }
             empty.clear();
             empty.extend(columns.iter().map(|&at| row.get(at).is_none_or(|cell| cell.trim().is_empty())));
-            if let Some(place) = may_be.missing(&empty) {
-                let name = names.get(place).map_or("", String::as_str);
+            if let Some(position) = may_be.missing(&empty) {
+                let name = names.get(position).map_or("", String::as_str);
                 let row = shown(&row.join(" | "));
                 let got = format!("nothing in {row}: fill the cell, or remove the record");
                 return Err(Reason::of(format!("something in column `{name}`"), got));

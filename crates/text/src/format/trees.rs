@@ -150,22 +150,25 @@ mod tests {
 
     #[test]
     fn each_phrase_is_there_once_with_the_label_of_its_node() {
-        let of = |binary| {
+        let parsed = |binary| {
             let found = phrases("(3 (2 It) (4 (2 (2 's) (3 good)) (3 good)))", binary).unwrap().unwrap();
             found.into_iter().map(|[text, label]| format!("{label} {text}")).collect::<Vec<_>>()
         };
-        assert_eq!(of(false), ["3 It 's good good", "2 It", "4 's good good", "2 's good", "2 's", "3 good"]);
-        assert_eq!(of(true), ["1 It 's good good", "1 's good good", "1 good"]);
+        assert_eq!(
+            parsed(false),
+            ["3 It 's good good", "2 It", "4 's good good", "2 's good", "2 's", "3 good"]
+        );
+        assert_eq!(parsed(true), ["1 It 's good good", "1 's good good", "1 good"]);
         assert_eq!(phrases("(2 so)", true).unwrap(), None);
     }
 
     #[test]
     fn leaves_are_the_text_and_the_root_is_the_label() {
-        let of = |line: &str, binary| tree(line, binary).unwrap().map(|[text, label]| (text, label));
+        let phrases = |line: &str, binary| tree(line, binary).unwrap().map(|[text, label]| (text, label));
         let line = "(3 (2 It) (4 (2 (2 's) (3 good)) (2 (2 -LRB-) (2 1\\/2 -RRB-))))";
-        assert_eq!(of(line, false), Some(("It 's good ( 1/2 )".into(), "3".into())));
-        assert_eq!(of(line, true).unwrap().1, "1");
-        assert_eq!((of("(2 so)", true), of(" ", false)), (None, None));
+        assert_eq!(phrases(line, false), Some(("It 's good ( 1/2 )".into(), "3".into())));
+        assert_eq!(phrases(line, true).unwrap().1, "1");
+        assert_eq!((phrases("(2 so)", true), phrases(" ", false)), (None, None));
         for (line, got) in [
             ("3 (2 It)", "a word outside of the brackets"),
             ("(3 (2 It)", "a bracket that is not closed"),

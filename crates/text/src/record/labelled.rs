@@ -173,7 +173,7 @@ fn notation(file: &TextFile, form: &FileForm, options: &mut ReadOptions) -> Resu
         wrong_format(what, expected, got)
             .noted("`label_notation` (`data.label_separator` in a config) sets the separator, or `lists`")
     };
-    let is_set = options.told.as_ref().is_some_and(|told| told.notation.is_some());
+    let is_set = options.as_set.as_ref().is_some_and(|as_set| as_set.notation.is_some());
     let found = match &options.notation {
         None if options.numbers => LabelNotation::of_numbers(cells),
         None => LabelNotation::detect(cells).map_err(|possible| {
@@ -325,14 +325,15 @@ fn folder(
             no_features(file, Task::Labelled.name())?;
         }
     }
-    let FormatKind::Folders(of @ (FolderFormat::ClassFolders | FolderFormat::ClassFiles)) = format.kind()
+    let FormatKind::Folders(folder_format @ (FolderFormat::ClassFolders | FolderFormat::ClassFiles)) =
+        format.kind()
     else {
         records.extend(files.iter().cloned());
         return Ok(notes);
     };
     options.without_columns(format, &format!("folder `{}`", path.display()))?;
     notes.insert(0, format!("`{format}`"));
-    if let FolderFormat::ClassFolders = of {
+    if let FolderFormat::ClassFolders = folder_format {
         for (label, file) in folder.folder_per_class()? {
             let file = if options.format.is_some() { file.markup(true) } else { file };
             inputs.push(Input::Whole(file, label));
@@ -356,7 +357,7 @@ fn folder(
 /// Finds the files of these paths, and detects the form of the first file of records.
 fn found(paths: &[PathBuf], set: &ReadOptions, window: bool) -> Result<(String, Vec<Input>, ReadOptions)> {
     let (name, found) = find(paths)?;
-    let (mut inputs, mut options) = (Vec::new(), set.told());
+    let (mut inputs, mut options) = (Vec::new(), set.as_set());
     let (mut classes, mut notes) = (Vec::new(), Vec::new());
     for one in found {
         match one {
@@ -405,7 +406,7 @@ fn found(paths: &[PathBuf], set: &ReadOptions, window: bool) -> Result<(String, 
         inputs.push(Input::Records(file, Some(Box::new(plan))));
     }
     // Later files may have another format than the files for which the options are set.
-    let of_lines = match inputs.first().filter(|_| set.told.is_none()) {
+    let of_lines = match inputs.first().filter(|_| set.as_set.is_none()) {
         Some(Input::Records(_, Some(plan))) if matches!(plan.form, FileForm::Lines(..)) => {
             plan.options.format
         }
@@ -455,7 +456,7 @@ impl Record for LabelledText {
     const PLURAL: &'static str = "texts";
 
     fn file_line(&self) -> Option<FileLine> {
-        self.place.0.clone()
+        self.location.0.clone()
     }
 
     fn bytes(&self) -> usize {
@@ -481,8 +482,8 @@ impl Record for LabelledText {
 
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
         let (name, inputs, options) = found(paths, options, window)?;
-        let (inputs, of) = (Arc::<[Input]>::from(inputs), options.clone());
-        let open = move || records(Arc::clone(&inputs), of.clone(), window);
+        let (inputs, plan_options) = (Arc::<[Input]>::from(inputs), options.clone());
+        let open = move || records(Arc::clone(&inputs), plan_options.clone(), window);
         Ok(Plan { name, options, records: StreamOpener::new(open) })
     }
 }

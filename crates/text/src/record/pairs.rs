@@ -103,7 +103,7 @@ impl Record for Pair {
     const PLURAL: &'static str = "pairs";
 
     fn file_line(&self) -> Option<FileLine> {
-        self.place.0.clone()
+        self.location.0.clone()
     }
 
     fn bytes(&self) -> usize {
@@ -119,7 +119,7 @@ impl Record for Pair {
     }
 
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
-        let mut options = options.told();
+        let mut options = options.as_set();
         if let [path] = paths
             && let Some(files) = two(path)
         {

@@ -28,7 +28,7 @@ use crate::{Folder, TextFile};
 ///
 /// ```
 /// use unpadded_text::PlainText;
-/// let (rest, last) = PlainText::new("some.txt", "one\ntwo\nthree\nfour\n").cut_off(4);
+/// let (rest, last) = PlainText::new("some.txt", "one\ntwo\nthree\nfour\n").hold_out_end(4);
 /// assert_eq!((rest.text(), last.text()), ("one\ntwo\nthree\n", "four\n"));
 /// ```
 pub type PlainText = DataSet<String, String>;
@@ -178,7 +178,7 @@ fn lines_apart(inputs: Vec<Opener<String>>) -> Opener<String> {
 /// # let path = std::env::temp_dir().join(format!("unpadded-plain-{}.txt", std::process::id()));
 /// # std::fs::write(&path, "one\ntwo\nthree\nfour\n").unwrap();
 /// let text = PlainFiles::open(&path)?; // one ↵ two ↵ three ↵ four ↵
-/// let (rest, last) = text.cut_off(4)?;
+/// let (rest, last) = text.hold_out_end(4)?;
 /// assert_eq!(rest.pieces().collect::<Result<String, _>>()?, "one\ntwo\nthree\n");
 /// assert_eq!(last.pieces().collect::<Result<String, _>>()?, "four\n");
 /// # std::fs::remove_file(&path).unwrap();
@@ -190,7 +190,7 @@ pub type PlainFiles = DataSet<String, FileText>;
 #[derive(Debug, Clone)]
 pub struct FileText {
     whole: StreamOpener<String>,
-    /// The range of bytes of the whole text that this value covers: all bytes, or one part of [`PlainFiles::cut_off`].
+    /// The range of bytes of the whole text that this value covers: all bytes, or one part of [`PlainFiles::hold_out_end`].
     bytes: Range<u64>,
 }
 
@@ -217,27 +217,27 @@ impl PlainFiles {
             if begin >= bytes.end {
                 return None;
             }
-            let place = |place: u64| place.saturating_sub(begin).min(piece.len() as u64) as usize;
-            let part = piece.get(place(bytes.start)..place(bytes.end)).unwrap_or_default();
+            let offset = |offset: u64| offset.saturating_sub(begin).min(piece.len() as u64) as usize;
+            let part = piece.get(offset(bytes.start)..offset(bytes.end)).unwrap_or_default();
             Some((!part.is_empty()).then(|| Ok(part.to_owned())))
         };
         Box::new(self.records.whole.open().map_while(within).flatten())
     }
 
-    /// Divides the text into training data and validation data, as [`PlainText::cut_off`] does: the validation data is
+    /// Divides the text into training data and validation data, as [`PlainText::hold_out_end`] does: the validation data is
     /// the last part of the text, about 1/`one_in` of the whole text. `cut_off` reads the files twice.
     ///
     /// # Errors
     /// Fails if a file is malformed or cannot be read.
     #[track_caller]
-    pub fn cut_off(self, one_in: u64) -> Result<(Self, Self)> {
+    pub fn hold_out_end(self, one_in: u64) -> Result<(Self, Self)> {
         let mut size = 0;
         for piece in self.pieces() {
             size += piece.at_caller()?.len() as u64;
         }
-        let place = place_in(self.pieces(), size, one_in).at_caller()?;
+        let offset = offset_in(self.pieces(), size, one_in).at_caller()?;
         let FileText { whole, bytes: Range { start, end } } = self.records;
-        let (middle, end) = (start + place, end.min(start.saturating_add(size)));
+        let (middle, end) = (start + offset, end.min(start.saturating_add(size)));
         let last = FileText { whole: whole.clone(), bytes: middle..end };
         let last = Self::of_records(held_name(&self.name), last, self.read_as.clone());
         Ok((Self::of_records(self.name, FileText { whole, bytes: start..middle }, self.read_as), last))
@@ -245,29 +245,29 @@ impl PlainFiles {
 }
 
 /// Returns where the last 1/`one_in` of a text of `size` bytes begins, at the start of a line if possible.
-fn place_in<T: AsRef<str>, E>(
+fn offset_in<T: AsRef<str>, E>(
     pieces: impl IntoIterator<Item = Result<T, E>>,
     size: u64,
     one_in: u64,
 ) -> Result<u64, E> {
-    let mut place = size - size.checked_div(one_in).unwrap_or(0);
+    let mut offset = size - size.checked_div(one_in).unwrap_or(0);
     let (mut begin, mut line) = (0, None);
     for piece in pieces {
         let piece = piece?;
         let piece = piece.as_ref();
-        let mut within = (place - begin).min(piece.len() as u64) as usize;
+        let mut within = (offset - begin).min(piece.len() as u64) as usize;
         while !piece.is_char_boundary(within) {
             within -= 1;
         }
         let before = piece.get(..within).unwrap_or_default();
         line = before.rfind('\n').map(|at| begin + at as u64 + 1).or(line);
-        if begin + (piece.len() as u64) >= place {
-            place = begin + within as u64;
+        if begin + (piece.len() as u64) >= offset {
+            offset = begin + within as u64;
             break;
         }
         begin += piece.len() as u64;
     }
-    Ok(line.filter(|_| one_in > 0).unwrap_or(place))
+    Ok(line.filter(|_| one_in > 0).unwrap_or(offset))
 }
 
 /// A text that is held in memory if it fits a limit, and that is otherwise read from its files.
@@ -345,9 +345,9 @@ impl PlainText {
     /// 1/`one_in` of the whole text; it begins at the start of a line if possible. Returns the training data, then the
     /// validation data; with `one_in` 0, the validation data is empty.
     #[must_use]
-    pub fn cut_off(mut self, one_in: u64) -> (Self, Self) {
-        let Ok(place) = place_in([Ok::<_, Infallible>(self.text())], self.text().len() as u64, one_in);
-        let last = self.records.split_off(place as usize);
+    pub fn hold_out_end(mut self, one_in: u64) -> (Self, Self) {
+        let Ok(offset) = offset_in([Ok::<_, Infallible>(self.text())], self.text().len() as u64, one_in);
+        let last = self.records.split_off(offset as usize);
         self.records.shrink_to_fit();
         let last = Self::of_records(held_name(&self.name), last, self.read_as.clone());
         (self, last)

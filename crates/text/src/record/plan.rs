@@ -65,8 +65,8 @@ impl<R: Send + 'static> Plan<R> {
         let inputs: Arc<[Opener<R>]> = inputs.into();
         let open = move || -> Stream<R> {
             let inputs = Arc::clone(&inputs);
-            let of = move |at: usize| inputs.get(at).map(|open| open());
-            let opened = (0..).map_while(of);
+            let open_input = move |at: usize| inputs.get(at).map(|open| open());
+            let opened = (0..).map_while(open_input);
             let records =
                 |found: Result<Stream<R>>| found.unwrap_or_else(|e| Box::new(std::iter::once(Err(e))));
             let mut records = opened.flat_map(records);

@@ -69,16 +69,16 @@ pub(crate) fn plan<R: Projection>(
             PathContent::Folder(path) => folder(&path, &mut options, window)?,
             PathContent::File(file) => {
                 let mut file = prepared(file, &options, window)?;
-                let of = FilePlan::of::<R>(&file, &options)?;
+                let plan = FilePlan::of::<R>(&file, &options)?;
                 // Later files are read alike, unless this file has another format.
-                if options.format.is_none_or(|format| Some(format) == of.options.format) {
-                    options.clone_from(&of.options);
+                if options.format.is_none_or(|format| Some(format) == plan.options.format) {
+                    options.clone_from(&plan.options);
                 }
                 // With several files, each file is closed after detection, so that few files are open at once.
                 if several {
                     file.close();
                 }
-                Box::new(move || of.records(&file)) as Opener<R>
+                Box::new(move || plan.records(&file)) as Opener<R>
             }
         });
     }

@@ -75,9 +75,9 @@ impl Projection for TaggedText {
         Box::new(move |mut row, line| {
             number += 1;
             let (at, labelled) = match &row {
-                FileRow::Sentence(of) => {
-                    let first = of.lines.first().copied().unwrap_or_default();
-                    let at = if of.has_gaps { TextLocation::Line } else { TextLocation::LineOfFirst };
+                FileRow::Sentence(sentence) => {
+                    let first = sentence.lines.first().copied().unwrap_or_default();
+                    let at = if sentence.has_gaps { TextLocation::Line } else { TextLocation::LineOfFirst };
                     (at(first), false)
                 }
                 FileRow::Cells(_) | FileRow::Object(..) if line > 0 => (TextLocation::Line(line), labelled),
@@ -101,7 +101,7 @@ impl Record for TaggedText {
     const PLURAL: &'static str = "texts";
 
     fn file_line(&self) -> Option<FileLine> {
-        match self.place.0.as_ref()? {
+        match self.location.0.as_ref()? {
             (file, TextLocation::LineOfFirst(line) | TextLocation::Line(line)) => {
                 Some(FileLine::new(Arc::clone(file), *line))
             }
@@ -110,7 +110,9 @@ impl Record for TaggedText {
     }
 
     fn bytes(&self) -> usize {
-        let words = |of: &Vec<String>| of.iter().map(|word| size_of::<String>() + word.len()).sum::<usize>();
+        let words = |words_of: &Vec<String>| {
+            words_of.iter().map(|word| size_of::<String>() + word.len()).sum::<usize>()
+        };
         let label = self.label.as_ref().map_or(0, String::len);
         size_of::<Self>() + words(&self.words) + words(&self.tags) + label
     }
@@ -128,7 +130,7 @@ impl Record for TaggedText {
     }
 
     fn plan(paths: &[PathBuf], options: &ReadOptions, window: bool) -> Result<Plan<Self>> {
-        plan(paths, options.told(), window, folder)
+        plan(paths, options.as_set(), window, folder)
     }
 
     /// Decides how tags are rewritten: repaired if the option `repair_tags` is set, and translated to the scheme of the
@@ -157,17 +159,17 @@ impl Record for TaggedText {
             let sentences = |visit: &mut dyn FnMut(&[String])| {
                 raw(&mut |tags| visit(repaired(tags).as_deref().unwrap_or(tags)))
             };
-            let place = |at: usize, word: usize| {
-                let (mut number, mut place) = (0, String::new());
+            let location = |at: usize, word: usize| {
+                let (mut number, mut location) = (0, String::new());
                 all(&mut |text| {
                     number += 1;
                     if number == at + 1 {
-                        place = text.place_of(word).unwrap_or_else(|| format!("tags of text {number}"));
+                        location = text.location_of(word).unwrap_or_else(|| format!("tags of text {number}"));
                     }
                 })?;
-                Ok(place)
+                Ok(location)
             };
-            if let Some(own) = Tagging::translated(known, options.scheme.is_some(), &sentences, &place)? {
+            if let Some(own) = Tagging::translated(known, options.scheme.is_some(), &sentences, &location)? {
                 options.notes.push(format!("tags of {own} translated to {known}, which the training has"));
                 translation = Some((own, known.clone()));
             }

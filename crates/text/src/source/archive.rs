@@ -115,7 +115,9 @@ impl Origin {
     #[cfg(feature = "parquet")]
     pub(crate) fn plain(&self) -> Result<Option<File>> {
         match self {
-            Self::File(file) if self.wrapping()? == Wrapping::Plain => file.open().map(|of| Some(of.file)),
+            Self::File(file) if self.wrapping()? == Wrapping::Plain => {
+                file.open().map(|opened| Some(opened.file))
+            }
             _ => Ok(None),
         }
     }

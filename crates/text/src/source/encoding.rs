@@ -73,7 +73,7 @@ impl Encoding {
             Self::Utf8 => "UTF-8",
             Self::Latin1 => "latin-1",
             Self::Windows1252 => "windows-1252",
-            Self::Named(NamedEncoding(of)) => of.name(),
+            Self::Named(NamedEncoding(encoding)) => encoding.name(),
         }
     }
 
@@ -82,7 +82,7 @@ impl Encoding {
         match self {
             Self::Utf8 => false,
             Self::Latin1 | Self::Windows1252 => true,
-            Self::Named(NamedEncoding(of)) => of.is_single_byte(),
+            Self::Named(NamedEncoding(encoding)) => encoding.is_single_byte(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Encoding {
     pub(crate) fn marked(first: &[u8]) -> Option<Self> {
         let found = [(&[0xff, 0xfe], UTF_16LE), (&[0xfe, 0xff], UTF_16BE)];
         let found = found.into_iter().find(|(mark, _)| first.starts_with(*mark));
-        found.map(|(_, of)| Self::Named(NamedEncoding(of)))
+        found.map(|(_, encoding)| Self::Named(NamedEncoding(encoding)))
     }
 
     /// Detects UTF-16 without a byte order mark by zero bytes: more than half of the bytes at odd positions (little-endian) or
@@ -98,17 +98,17 @@ impl Encoding {
     pub(crate) fn unmarked(first: &[u8]) -> Option<Self> {
         let zeros = |from: usize| first.iter().skip(from).step_by(2).filter(|&&byte| byte == 0).count();
         let (even, odd, half) = (zeros(0), zeros(1), first.len() / 2);
-        let of = match () {
+        let encoding = match () {
             () if odd * 2 > half && even * 20 < half => UTF_16LE,
             () if even * 2 > half && odd * 20 < half => UTF_16BE,
             () => return None,
         };
-        Some(Self::Named(NamedEncoding(of)))
+        Some(Self::Named(NamedEncoding(encoding)))
     }
 
     /// Returns whether the encoding is UTF-16, in either order of bytes.
     pub(crate) fn is_utf_16(self) -> bool {
-        matches!(self, Self::Named(NamedEncoding(of)) if of == UTF_16LE || of == UTF_16BE)
+        matches!(self, Self::Named(NamedEncoding(encoding)) if encoding == UTF_16LE || encoding == UTF_16BE)
     }
 
     /// Guesses the encoding of bytes that are not UTF-8. A guess other than Windows-1252 needs several letters: signs such
@@ -117,8 +117,8 @@ impl Encoding {
         let mut detector = chardetng::EncodingDetector::new(chardetng::Iso2022JpDetection::Deny);
         detector.feed(bytes, true);
         match detector.guess(None, chardetng::Utf8Detection::Deny) {
-            of if of == WINDOWS_1252 => Self::Windows1252,
-            of if has_letters(of, bytes) => Self::Named(NamedEncoding(of)),
+            encoding if encoding == WINDOWS_1252 => Self::Windows1252,
+            encoding if has_letters(encoding, bytes) => Self::Named(NamedEncoding(encoding)),
             _ => Self::Windows1252,
         }
     }
@@ -135,12 +135,12 @@ impl Encoding {
         }
         let text = match self {
             Self::Utf8 | Self::Named(_) => Cow::Borrowed(std::str::from_utf8(bytes).map_err(|e| {
-                let place = e.valid_up_to();
-                let byte = bytes.get(place).copied().unwrap_or_default();
+                let position = e.valid_up_to();
+                let byte = bytes.get(position).copied().unwrap_or_default();
                 let advice = "`data.encoding` in a config sets another encoding";
                 let got = match self {
-                    Self::Named(_) => format!("other bytes at place {place}: {advice}"),
-                    _ => format!("byte 0x{byte:02x} at place {place}: {advice}"),
+                    Self::Named(_) => format!("other bytes at place {position}: {advice}"),
+                    _ => format!("byte 0x{byte:02x} at place {position}: {advice}"),
                 };
                 Reason::of(self.name(), got)
             })?),
@@ -149,9 +149,9 @@ impl Encoding {
         };
         match text.bytes().position(|byte| byte == 0) {
             None => Ok(text),
-            Some(place) => {
+            Some(position) => {
                 let got = format!(
-                    "byte 0x00 at place {place}: is it no text at all, or UTF-16 (`data.encoding = \"utf-16le\"` in a config)?"
+                    "byte 0x00 at place {position}: is it no text at all, or UTF-16 (`data.encoding = \"utf-16le\"` in a config)?"
                 );
                 Err(Reason::of("text", got))
             }
@@ -167,27 +167,27 @@ impl Encoding {
             }
             false => (self, bytes),
         };
-        let Self::Named(NamedEncoding(of)) = encoding else { return bytes };
-        let (decoder, raw, text) = (of.new_decoder_with_bom_removal(), vec![0; PIECE], vec![0; 2 * PIECE]);
+        let Self::Named(NamedEncoding(known)) = encoding else { return bytes };
+        let (decoder, raw, text) = (known.new_decoder_with_bom_removal(), vec![0; PIECE], vec![0; 2 * PIECE]);
         Box::new(Decoded { input: bytes, decoder, raw, left: 0..0, text, found: 0..0, ended: false })
     }
 }
 
 /// Returns whether the text of these bytes in an encoding has enough letters beyond ASCII to tell it from Windows-1252.
-fn has_letters(of: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
+fn has_letters(encoding: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
     // Windows-1252 has no character for these bytes, or a character that Western texts hardly have, `ÿ`.
     if bytes.iter().any(|byte| [0x81, 0x8d, 0x8f, 0x90, 0x9d, 0xff].contains(byte)) {
         return true;
     }
     let (text, western) =
-        (of.decode_without_bom_handling(bytes).0, WINDOWS_1252.decode_without_bom_handling(bytes).0);
+        (encoding.decode_without_bom_handling(bytes).0, WINDOWS_1252.decode_without_bom_handling(bytes).0);
     let foreign = |c: char| !c.is_ascii() && c.is_alphabetic();
     let (mut pairs, mut known, mut words) = (0, HashSet::new(), HashSet::new());
     for word in text.split(|c: char| !c.is_alphabetic()).filter(|word| word.chars().count() > 1) {
         for run in word.split(|c| !foreign(c)).filter(|run| !run.is_empty()) {
             let (first, count) = (run.chars().next(), run.chars().count());
             let varies = run.chars().any(|c| Some(c) != first);
-            if varies && (count > 2 || !of.is_single_byte()) {
+            if varies && (count > 2 || !encoding.is_single_byte()) {
                 return true;
             }
             pairs += usize::from(varies);
@@ -204,7 +204,7 @@ fn has_letters(of: &'static encoding_rs::Encoding, bytes: &[u8]) -> bool {
     let signs = || (1..own.len()).filter(|&at| is_sign(at)).take(2).count();
     // Slovene has only three letters beyond ASCII.
     let several = known.len() > 3 || (known.len() > 1 && words.len() > 3);
-    pairs > 2 || several || (of.is_single_byte() && signs() > 1)
+    pairs > 2 || several || (encoding.is_single_byte() && signs() > 1)
 }
 
 /// The number of bytes that one decoding step reads.
@@ -309,19 +309,19 @@ mod tests {
         let bytes = encoding_rs::WINDOWS_1251.encode("хороший фильм\nда\n").0.into_owned();
         assert_eq!(file(&bytes).encoding(cyrillic).text().unwrap(), "хороший фильм\nда\n");
         let japanese: Encoding = "shift_jis".parse().unwrap();
-        let said = file(b"a\n\x83\x65\xff\x83\nb\n").encoding(japanese).lines().unwrap().read_all();
-        let said = said.unwrap_err().to_string();
+        let shown = file(b"a\n\x83\x65\xff\x83\nb\n").encoding(japanese).lines().unwrap().read_all();
+        let shown = shown.unwrap_err().to_string();
         assert!(
-            said.starts_with("f:2: expected Shift_JIS, got other bytes at place 3: `data.encoding`"),
-            "{said}"
+            shown.starts_with("f:2: expected Shift_JIS, got other bytes at place 3: `data.encoding`"),
+            "{shown}"
         );
-        let said = "nothing".parse::<Encoding>().unwrap_err().to_string();
-        assert!(said.starts_with("data.encoding: expected the name of an encoding"), "{said}");
+        let shown = "nothing".parse::<Encoding>().unwrap_err().to_string();
+        assert!(shown.starts_with("data.encoding: expected the name of an encoding"), "{shown}");
     }
 
     #[test]
     fn the_likeliest_encoding_is_windows_1252_of_western_texts_alone() {
-        for (text, of) in [
+        for (text, encoding) in [
             ("L'été dernier, nous avons mangé à côté du château.", WINDOWS_1252),
             ("Das Gemüse schmeckt köstlich, größer als früher.", WINDOWS_1252),
             ("a nice café in the old town", WINDOWS_1252),
@@ -333,8 +333,8 @@ mod tests {
             ("とても面白い映画でした", encoding_rs::SHIFT_JIS),
             ("영화가 정말 재미있어요", encoding_rs::EUC_KR),
         ] {
-            let bytes = of.encode(text).0;
-            assert_eq!(Encoding::likeliest(&bytes).name(), of.name(), "{text}");
+            let bytes = encoding.encode(text).0;
+            assert_eq!(Encoding::likeliest(&bytes).name(), encoding.name(), "{text}");
         }
     }
 }

@@ -40,10 +40,10 @@ impl<R: Read> Gzip<R> {
     /// Returns the error for bytes, from position `start` on, that follow a member and are not a gzip member.
     fn foreign(&self) -> io::Error {
         let at = self.start;
-        let said = format!(
+        let shown = format!(
             "other bytes behind its end, from byte {at} on: `head -c {at} FILE` gives what comes before"
         );
-        io::Error::new(io::ErrorKind::InvalidData, said)
+        io::Error::new(io::ErrorKind::InvalidData, shown)
     }
 }
 
@@ -129,8 +129,8 @@ mod tests {
         assert_eq!(unpacked(&[&a[..], &[0; 512], &b].concat()), Ok("ab".into()));
         for behind in [&b"more"[..], b"\x1f and more than a header", b"\0\0\x00x"] {
             let at = a.len() + behind.iter().take_while(|&&byte| byte == 0).count();
-            let said = unpacked(&[&a[..], behind].concat()).unwrap_err();
-            assert!(said.starts_with(&format!("other bytes behind its end, from byte {at} on")), "{said}");
+            let shown = unpacked(&[&a[..], behind].concat()).unwrap_err();
+            assert!(shown.starts_with(&format!("other bytes behind its end, from byte {at} on")), "{shown}");
         }
         // A member that is cut short is an error, and not ignored as padding.
         assert!(unpacked(&[&a[..], &b[..b.len() - 3]].concat()).is_err());

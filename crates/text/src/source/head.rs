@@ -42,8 +42,8 @@ impl Head {
         Self(Arc::new(Mutex::new(Some(Opened::new(name, rest)))))
     }
 
-    fn with<T>(&self, of: impl FnOnce(&mut Option<Opened>) -> T) -> T {
-        of(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    fn with<T>(&self, read: impl FnOnce(&mut Option<Opened>) -> T) -> T {
+        read(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns a reader of at most [`MOST`] first bytes; `open` is called if the file is not open yet.

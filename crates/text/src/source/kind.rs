@@ -86,8 +86,9 @@ pub(crate) fn foreign(first: &[u8]) -> Option<(&'static str, &'static str)> {
 fn series(first: &[u8]) -> Option<&'static str> {
     let mut lines = first.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
     let line = lines.find(|line| !line.is_empty() && !line.starts_with(b"%") && !line.starts_with(b"#"))?;
-    let begins =
-        |start: &str| line.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start.as_bytes()));
+    let begins = |start: &str| {
+        line.get(..start.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(start.as_bytes()))
+    };
     match () {
         () if begins("@relation ") || begins("@relation\t") => Some("an ARFF file"),
         () if begins("@problemname ") || begins("@timestamps ") => Some("a file of numeric series (.ts)"),
@@ -101,7 +102,7 @@ pub(crate) fn markup(first: &[u8]) -> Option<(&'static str, &'static str)> {
     // An HTML page has no tab in its first line; a table whose first text is an HTML page has a tab there.
     let line = text.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let begins = |start: &str| {
-        line.get(..start.len()).is_some_and(|of| of.eq_ignore_ascii_case(start.as_bytes()))
+        line.get(..start.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(start.as_bytes()))
             && line.get(start.len()).is_none_or(|behind| !behind.is_ascii_alphanumeric())
     };
     match line.contains(&b'\t') {
@@ -128,12 +129,12 @@ pub(crate) fn is_markup(name: &str) -> bool {
 
 /// Refuses a file of a kind, such as [`foreign`] or [`markup`]; returns a reader of all bytes of any other file.
 pub(crate) fn unless(
-    of: fn(&[u8]) -> Option<(&'static str, &'static str)>,
+    prefix: fn(&[u8]) -> Option<(&'static str, &'static str)>,
     name: &str,
     bytes: Box<dyn Read + Send>,
 ) -> Result<Box<dyn Read + Send>> {
     let (first, bytes) = peeked(bytes, LOOKED_AT);
-    of(&first).map_or(Ok(bytes), |(kind, advice)| Err(refused(name, kind, advice)))
+    prefix(&first).map_or(Ok(bytes), |(kind, advice)| Err(refused(name, kind, advice)))
 }
 
 /// Returns the first bytes, at most `most`, and a reader of all bytes, which also reports an error in the first bytes.

@@ -61,12 +61,12 @@ struct Finding {
 impl Finding {
     /// Adds a path as the part that `name` names. An exact name (`train.tsv`) replaces a name that only contains the
     /// part (`train-small.tsv`); two exact names, or two inexact names, of the same part are an error.
-    fn add(&mut self, of: &Path, name: &str, path: PathBuf) -> Result<()> {
-        let Some(place) = part(name) else {
+    fn add(&mut self, folder: &Path, name: &str, path: PathBuf) -> Result<()> {
+        let Some(part_number) = part(name) else {
             self.left_out.push(path);
             return Ok(());
         };
-        let (slot, exact) = (&mut self.found[place], is_exact(name));
+        let (slot, exact) = (&mut self.found[part_number], is_exact(name));
         match slot {
             Some((_, true)) if !exact => self.left_out.push(path),
             Some((other, false)) if exact => {
@@ -74,8 +74,8 @@ impl Finding {
                 *slot = slot.take().map(|(path, _)| (path, true));
             }
             Some((other, _)) => {
-                let what = format!("parts of `{}`", of.display());
-                let expected = format!("one file to {}", ["train on", "choose by", "test on"][place]);
+                let what = format!("parts of `{}`", folder.display());
+                let expected = format!("one file to {}", ["train on", "choose by", "test on"][part_number]);
                 let got = format!("`{}` and `{}`", other.display(), path.display());
                 let error = wrong_format(what, expected, got);
                 return Err(error.noted("`data.train`, `data.dev` and `data.test` name the parts"));
@@ -119,17 +119,17 @@ const SOURCES: [&str; 2] = ["src", "source"];
 const TARGETS: [&str; 3] = ["tgt", "trg", "target"];
 
 /// Splits a name at its last dot, after removing `.gz`; returns `None` for a name without a dot.
-fn cut(name: &str) -> Option<(&str, &str)> {
+fn split_ending(name: &str) -> Option<(&str, &str)> {
     name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')
 }
 
 /// Parses a path such as `folder/*.{de,en}` into the folder and the two extensions (source, target).
 fn endings(path: &Path) -> Option<(PathBuf, [String; 2])> {
     let [source, target] = two(path)?;
-    let ending = |of: &Path| of.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
-    let of = [ending(&source)?, ending(&target)?];
+    let ending = |pattern: &Path| pattern.file_name()?.to_str()?.strip_prefix("*.").map(str::to_owned);
+    let pattern = [ending(&source)?, ending(&target)?];
     (source.parent() == target.parent())
-        .then(|| (source.parent().map(Path::to_owned).unwrap_or_default(), of))
+        .then(|| (source.parent().map(Path::to_owned).unwrap_or_default(), pattern))
 }
 
 fn names(folder: &Path) -> Result<Vec<String>> {
@@ -149,8 +149,8 @@ fn parallel(folder: &Path, [source, target]: &[String; 2]) -> Result<DataPaths> 
     let shown = if folder.as_os_str().is_empty() { Path::new(".") } else { folder }.display();
     let (mut finding, mut others) = (Finding::default(), Vec::new());
     for name in names(folder)? {
-        let Some((stem, ending)) = cut(&name).filter(|_| part(&name).is_some()) else { continue };
-        let Some(side) = [source, target].iter().position(|of| *of == ending) else {
+        let Some((stem, ending)) = split_ending(&name).filter(|_| part(&name).is_some()) else { continue };
+        let Some(side) = [source, target].iter().position(|known| *known == ending) else {
             others.push(folder.join(path_of_text(&name)));
             continue;
         };
@@ -195,7 +195,7 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
     let all = || names.iter().filter(|name| part(name) == Some(0) && !is_note(name));
     let exact = all().any(|name| is_exact(name));
     let mut train: Vec<(&str, &str)> =
-        all().filter(|name| !exact || is_exact(name)).filter_map(|name| cut(name)).collect();
+        all().filter(|name| !exact || is_exact(name)).filter_map(|name| split_ending(name)).collect();
     train.retain(|(stem, ending)| FileFormat::of_name(&format!("{stem}.{ending}")).is_none());
     train.sort_unstable();
     train.dedup();
@@ -203,8 +203,10 @@ fn languages(folder: &Path, names: &[String]) -> Result<Option<[String; 2]>> {
         return Ok(None);
     };
     let endings: Vec<&str> = alike.iter().map(|(_, ending)| *ending).collect();
-    let of = |known: &[&str]| endings.iter().find(|ending| known.contains(ending)).map(|of| (*of).to_owned());
-    if let (2, Some(source), Some(target)) = (endings.len(), of(&SOURCES), of(&TARGETS)) {
+    let language = |known: &[&str]| {
+        endings.iter().find(|ending| known.contains(ending)).map(|language| (*language).to_owned())
+    };
+    if let (2, Some(source), Some(target)) = (endings.len(), language(&SOURCES), language(&TARGETS)) {
         return Ok(Some([source, target]));
     }
     let (stem, at) = (alike.first().map_or("", |(stem, _)| stem), folder.display());
@@ -256,7 +258,7 @@ impl DataPaths {
             // An error in parsing the file as JSON is ignored here: the reader of the data set reports errors.
             let lists = || json::lists_in(&TextFile::open(path)?);
             let text = text_of_path(path);
-            let other = FileFormat::of_name(&text).is_some_and(|of| of != FileFormat::JsonLines);
+            let other = FileFormat::of_name(&text).is_some_and(|known| known != FileFormat::JsonLines);
             let lists = if path.is_file() && !other { lists().unwrap_or_default() } else { Vec::new() };
             for list in lists {
                 finding.add(path, &list, path_of_text(&format!("{text}!{list}")))?;

@@ -261,7 +261,7 @@ fn encoding(file: &TextFile, most: u64, known: Option<Encoding>) -> Result<Encod
     }
     match Encoding::likeliest(&looked_at) {
         // With enough valid UTF-8, the other lines are reported as malformed.
-        of if bad <= good * CHANCE && of.has_single_bytes() => Ok(Encoding::Utf8),
+        guess if bad <= good * CHANCE && guess.has_single_bytes() => Ok(Encoding::Utf8),
         Encoding::Windows1252 => {
             let few = known.filter(|known| *known != Encoding::Utf8 && bad * FEW <= lines.max(2 * FEW));
             Ok(few.unwrap_or(Encoding::Windows1252))

@@ -99,19 +99,19 @@ pub struct LabelledText {
     /// are held out together.
     pub(crate) group: Remark<Option<String>>,
     /// The last line of the record; `None` if the line is unknown.
-    pub(crate) place: Remark<Option<FileLine>>,
+    pub(crate) location: Remark<Option<FileLine>>,
 }
 
 impl LabelledText {
     /// Returns a text with a label, but without a group and without a place in a file.
     pub fn new(text: impl Into<String>, label: impl Into<String>) -> Self {
-        Self { text: text.into(), label: label.into(), group: Remark(None), place: Remark(None) }
+        Self { text: text.into(), label: label.into(), group: Remark(None), location: Remark(None) }
     }
 
     /// Sets the file and the line from which the text was read; line 0 means that the line is unknown.
     #[must_use]
     pub fn placed(self, file: &Arc<str>, line: u64) -> Self {
-        Self { place: location(file, line), ..self }
+        Self { location: location(file, line), ..self }
     }
 }
 
@@ -125,17 +125,17 @@ pub struct Pair {
     /// The target text, such as the text behind a tab.
     pub target: String,
     /// The last line of the record; `None` if the line is unknown.
-    pub(crate) place: Remark<Option<FileLine>>,
+    pub(crate) location: Remark<Option<FileLine>>,
 }
 
 impl Pair {
     /// Returns a pair of a source and a target, without the line it was read from.
     pub fn new(source: impl Into<String>, target: impl Into<String>) -> Self {
-        Self { source: source.into(), target: target.into(), place: Remark(None) }
+        Self { source: source.into(), target: target.into(), location: Remark(None) }
     }
 
     pub(crate) fn placed(self, file: &Arc<str>, line: u64) -> Self {
-        Self { place: location(file, line), ..self }
+        Self { location: location(file, line), ..self }
     }
 }
 

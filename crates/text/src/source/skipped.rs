@@ -114,8 +114,8 @@ pub(crate) struct SkipLog {
     headers: Mutex<BTreeSet<(Arc<str>, u64)>>,
 }
 
-fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SkipLog {
@@ -179,7 +179,7 @@ impl SkipLog {
         }
     }
 
-    fn refused(&self, of: &str) -> Error {
+    fn refused(&self, file: &str) -> Error {
         let Some(report) = self.report(SHOWN) else {
             return wrong_format("records", "some", "none");
         };
@@ -187,7 +187,7 @@ impl SkipLog {
         let expected =
             format!("at most a share of {most} (`data.skip_bad_share`) for `data.skip_bad` to leave out");
         let share = (report.share() * 1e6).round() / 1e6;
-        let got = format!("{} of {of}{} records, a share of {share}", report.count(), report.records);
+        let got = format!("{} of {file}{} records, a share of {share}", report.count(), report.records);
         let error = wrong_format("malformed records", expected, got);
         report.first().fold(error, |error, reason| error.noted(reason))
     }

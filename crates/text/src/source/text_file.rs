@@ -31,8 +31,8 @@ use crate::memory::Usage;
 ///
 /// let file = TextFile::embedded("reviews.tsv", "a fine film\t1\na dull one 0\n");
 /// let message = file.labelled()?.read_all().unwrap_err().to_string();
-/// let said = "reviews.tsv:2: expected text, one tab and a label, got no tab in \"a dull one 0\"";
-/// assert!(message.starts_with(said), "{message}");
+/// let shown = "reviews.tsv:2: expected text, one tab and a label, got no tab in \"a dull one 0\"";
+/// assert!(message.starts_with(shown), "{message}");
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 #[derive(Debug, Clone)]
@@ -386,8 +386,8 @@ impl TextFile {
     /// assert_eq!((rows[1].label, rows[1].query), (-1.0, Some(4)));
     ///
     /// let twice = TextFile::embedded("bags.txt", "1 7:1 2:1 7:2\n").libsvm(FirstIndex::One)?.read_all();
-    /// let said = "bags.txt:1: expected each index once, got index 7 of pair 1 again in pair 3";
-    /// assert!(twice.unwrap_err().to_string().starts_with(said));
+    /// let shown = "bags.txt:1: expected each index once, got index 7 of pair 1 again in pair 3";
+    /// assert!(twice.unwrap_err().to_string().starts_with(shown));
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///

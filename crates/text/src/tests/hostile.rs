@@ -114,10 +114,10 @@ fn lines_of_a_malformed_record_are_records_of_their_own() {
     let found = asked(&(head.to_owned() + &"x\",\"z\n".repeat(4)));
     assert_eq!(found.len(), 8, "{found:?}");
     for (line, found) in (6..).zip(&found[4..]) {
-        let said =
+        let message =
             format!("{line}: a.csv:{line}: expected the end of the cell whose quotation mark is in line 9");
         let note = found.contains("the lines behind this line are read as separate records");
-        assert!(found.starts_with(&said) && note == (line < 9), "{found}");
+        assert!(found.starts_with(&message) && note == (line < 9), "{found}");
     }
     // A record of several lines that has too many cells is parsed as three lines, of which the last is whole.
     let found = asked(&(head.to_owned() + "a,\"b\n5\",\"so\nit\",z\nyes,x\n"));

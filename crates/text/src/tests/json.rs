@@ -59,8 +59,8 @@ fn a_list_is_read_in_one_line_or_over_many() {
     assert_eq!((pairs.by_source()[1].0, &*pairs.by_source()[1].1), ("run", &["cours"][..]));
     assert_eq!(Pairs::open(files.at("named.json")).unwrap().records()[0].target, "va");
     assert_eq!(TaggedTexts::open(files.at("tagged_rows.json")).unwrap().records()[0].tags, ["O", "B-X"]);
-    let said = files.said(TaggedTexts::open(files.at("tagged.json")));
-    assert!(said.starts_with("tagged.json:2: expected an element tokens, got a list of 2"), "{said}");
+    let shown = files.error(TaggedTexts::open(files.at("tagged.json")));
+    assert!(shown.starts_with("tagged.json:2: expected an element tokens, got a list of 2"), "{shown}");
     files.says(
         LabelledTexts::open(files.at("three.json")),
         &["got 3 columns without known names; line 1 is `7`, `good`, `y`; set `text`"],
@@ -97,13 +97,13 @@ fn lists_in_an_object_are_like_files_in_a_zip() {
     assert_eq!(texts(&open("train").unwrap()), [("good", "y"), ("bad", "n")]);
     assert_eq!(texts(&open("test").unwrap()), [("dull", "n")]);
     assert!(open("train").unwrap().name().ends_with("all.json!train"));
-    let said = files.said(open("dev"));
+    let shown = files.error(open("dev"));
     let expected =
         "file `all.json!dev`: expected one of the lists `extra_train`, `train`, `val`, `test`, got `dev`";
-    assert!(said.starts_with(expected), "{said}");
-    let said = files.said(LabelledTexts::open(files.at("all.json")));
+    assert!(shown.starts_with(expected), "{shown}");
+    let shown = files.error(LabelledTexts::open(files.at("all.json")));
     let expected = "file `all.json`: expected the name of a list of records, as `all.json!extra_train`, got the lists `extra_train`, `train`";
-    assert!(said.starts_with(expected), "{said}");
+    assert!(shown.starts_with(expected), "{shown}");
     assert_eq!(texts(&LabelledTexts::open(files.at("one.json")).unwrap()), [("good", "y")]);
     assert_eq!(DataPaths::find(files.at("one.json")).unwrap().train, files.at("one.json"));
     assert_eq!(DataPaths::find(files.at("lines.json")).unwrap().train, files.at("lines.json"));
@@ -141,7 +141,7 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         ],
     );
     let collect = ReadOptions::new().malformed(MalformedLines::Collect);
-    let said = |name: &str| files.said(LabelledTexts::open_with([files.at(name)], &collect));
+    let shown = |name: &str| files.error(LabelledTexts::open_with([files.at(name)], &collect));
     for (name, expected) in [
         (
             "object.json",
@@ -181,10 +181,10 @@ fn one_error_says_what_a_file_is_and_where_it_is_broken() {
         ),
         ("names.json", "field of the text in file `names.json`: expected a field called `text`"),
     ] {
-        assert!(said(name).starts_with(expected), "{name}: {}", said(name));
+        assert!(shown(name).starts_with(expected), "{name}: {}", shown(name));
     }
     // The records after a malformed record are read, too, and each error has the line number of its record.
-    let found = said("bad.json");
+    let found = shown("bad.json");
     for expected in [
         "bad.json:4: expected an object, or a list of its fields, got no JSON (expected ident at column 11) in",
         "bad.json:5: expected a field `label`, got an object with `text`",
@@ -207,7 +207,9 @@ fn a_record_is_all_that_is_in_memory() {
     let wanted = Some(vec!["text".to_owned()]);
     let layout = crate::format::json::Layout::of(&file, true).unwrap();
     let records = |file, wanted| {
-        crate::format::json::records(file, &layout, wanted, |of| crate::format::fields::text(of, "text"))
+        crate::format::json::records(file, &layout, wanted, |record| {
+            crate::format::fields::text(record, "text")
+        })
     };
     let texts = records(&file, wanted.clone());
     let texts = texts.unwrap().collect::<Result<Vec<_>>>().unwrap();
@@ -215,8 +217,8 @@ fn a_record_is_all_that_is_in_memory() {
     let mut file = file.clone();
     file.max_line = 32;
     let found = records(&file, wanted).unwrap();
-    let said = files.said(found.collect::<Result<Vec<_>>>());
-    begins(&said, "a.json:1: expected a record of at most 32 bytes, got a longer record");
+    let shown = files.error(found.collect::<Result<Vec<_>>>());
+    begins(&shown, "a.json:1: expected a record of at most 32 bytes, got a longer record");
 }
 
 #[test]
@@ -239,16 +241,16 @@ fn names_of_elements_and_labels_that_come_first_are_detected() {
     for name in ["split.json", "numbers.json", "header.json", "wide.json"] {
         assert_eq!(texts(&open(name)), [("good", "y"), ("bad", "n")], "{name}");
     }
-    let said = |name: &str| open(name).read_as().to_string();
-    assert_eq!(said("split.json"), "`jsonl`, text in `text`, label in `label`; elements named by `columns`");
+    let shown = |name: &str| open(name).read_as().to_string();
+    assert_eq!(shown("split.json"), "`jsonl`, text in `text`, label in `label`; elements named by `columns`");
     let expected =
         "`jsonl`, text in `text`, label in `label`; the first list is a header, since it has known names";
-    assert_eq!((said("header.json").as_str(), said("wide.json").as_str()), (expected, expected));
+    assert_eq!((shown("header.json").as_str(), shown("wide.json").as_str()), (expected, expected));
     let no_header = ReadOptions::new().header(false);
     let all = LabelledTexts::open_with([files.at("header.json")], &no_header).unwrap();
     assert_eq!(texts(&all)[0], ("label", "text"));
     assert_eq!(texts(&open("first.json"))[0], ("a good film", "y"));
-    assert!(said("first.json").ends_with("element 2 is the text, element 1 is the label"));
+    assert!(shown("first.json").ends_with("element 2 is the text, element 1 is the label"));
     assert!(PlainText::open(files.at("first.json")).unwrap().text().starts_with("a good film\na bad"));
     assert_eq!(TaggedTexts::open(files.at("tagged.json")).unwrap().records()[0].words, ["Go", "on"]);
     assert_eq!(Pairs::open(files.at("pairs.json")).unwrap().records()[0].target, "va");
@@ -257,8 +259,8 @@ fn names_of_elements_and_labels_that_come_first_are_detected() {
     for _ in 0..2 {
         assert_eq!(windowed.records().collect::<Result<Vec<_>>>().unwrap(), open("wide.json").records());
     }
-    let said = files.said(LabelledTexts::open(files.at("uneven.json")));
-    begins(&said, "uneven.json:2: expected a list of 2 elements, one per name, got 1 in");
+    let shown = files.error(LabelledTexts::open(files.at("uneven.json")));
+    begins(&shown, "uneven.json:2: expected a list of 2 elements, one per name, got 1 in");
 }
 
 #[test]
@@ -320,6 +322,6 @@ fn columns_values_and_lines_of_lists_are_records() {
     // For tagged texts, an object of lists is one record.
     assert_eq!(TaggedTexts::open(files.at("words.json")).unwrap().records().len(), 1);
     assert_eq!(TaggedTexts::open(files.at("words.jsonl")).unwrap().records().len(), 2);
-    let said = files.said(LabelledTexts::open(files.at("uneven.jsonl")));
-    assert!(said.starts_with("uneven.jsonl:2: expected 2 elements, as the first list, got 1"), "{said}");
+    let shown = files.error(LabelledTexts::open(files.at("uneven.jsonl")));
+    assert!(shown.starts_with("uneven.jsonl:2: expected 2 elements, as the first list, got 1"), "{shown}");
 }

@@ -25,10 +25,10 @@ fn a_header_that_is_repeated_is_left_out_and_counted() {
     let read = |name: &str| open(&files, name, &ReadOptions::new()).unwrap();
     let found = read("a.csv");
     assert_eq!(texts(&found), [("good", "y"), ("bad", "n"), ("dull", "n")]);
-    let said = found.read_as().left_out().unwrap();
+    let shown = found.read_as().left_out().unwrap();
     assert!(
-        said.starts_with("header repeated in 2 lines, left out: ") && said.ends_with("a.csv:5"),
-        "{said}"
+        shown.starts_with("header repeated in 2 lines, left out: ") && shown.ends_with("a.csv:5"),
+        "{shown}"
     );
     assert_eq!(read("late.csv").records().len(), 1509);
     files.says(open(&files, "unknown.csv", &ReadOptions::new()), &["unknown.csv", "`header` (`data.header`"]);
@@ -39,10 +39,11 @@ fn a_header_that_is_repeated_is_left_out_and_counted() {
     assert_eq!(texts(&read("text.csv")), [("good", "y"), ("text", "y"), ("bad", "n")]);
     // Each pass over files counts the same lines; several files count together.
     let paths = ["late.csv", "a.csv"].map(|name| files.at(name));
-    let of = LabelledFiles::open_with(paths, &ReadOptions::new().text("text").label("label")).unwrap();
+    let files_read =
+        LabelledFiles::open_with(paths, &ReadOptions::new().text("text").label("label")).unwrap();
     for _ in 0..2 {
-        assert_eq!(of.records().filter(Result::is_ok).count(), 1512);
-        assert!(of.read_as().to_string().contains("header repeated in 3 lines"));
+        assert_eq!(files_read.records().filter(Result::is_ok).count(), 1512);
+        assert!(files_read.read_as().to_string().contains("header repeated in 3 lines"));
     }
     files.says(open(&files, "other.csv", &ReadOptions::new()), &["other.csv:3", "another order"]);
     let asked = Questions::open(files.at("a.csv"), &ReadOptions::new(), QuestionKind::Text).unwrap();
@@ -59,7 +60,7 @@ fn words_and_tags_are_no_labelled_texts() {
         };
         (0..30).map(line).collect()
     };
-    let of = |separator, tags, blank| lines(separator, tags, blank).into_bytes();
+    let bytes = |separator, tags, blank| lines(separator, tags, blank).into_bytes();
     let texts =
         (0..30).map(|i| format!("a film of words {i}\t{}\n", ["O", "B-x"][i % 2])).collect::<String>();
     let files = Files::new(
@@ -67,12 +68,12 @@ fn words_and_tags_are_no_labelled_texts() {
         &[
             ("a.conll", b"good\ty\nbad\tn\n"),
             ("b.dict", b"good\ty\nbad\tn\n"),
-            ("tabs.txt", &of("\t", ["O", "B-x"], false)),
-            ("spaces.txt", &of(" N ", ["O", "I-x"], true)),
-            ("commas.csv", &of(",N,", ["O", "B-x"], false)),
-            ("plain.txt", &of("\t", ["NOUN", "VERB"], true)),
-            ("outside.tsv", &of("\tO\t", ["O", "O"], true)),
-            ("names.txt", &of("\t", ["Irish", "Dutch"], false)),
+            ("tabs.txt", &bytes("\t", ["O", "B-x"], false)),
+            ("spaces.txt", &bytes(" N ", ["O", "I-x"], true)),
+            ("commas.csv", &bytes(",N,", ["O", "B-x"], false)),
+            ("plain.txt", &bytes("\t", ["NOUN", "VERB"], true)),
+            ("outside.tsv", &bytes("\tO\t", ["O", "O"], true)),
+            ("names.txt", &bytes("\t", ["Irish", "Dutch"], false)),
             ("texts.tsv", texts.as_bytes()),
         ],
     );
@@ -127,17 +128,17 @@ fn several_labels_are_cut_by_the_notation_of_the_first_cells() {
         let line = |(i, cell): (usize, &&str)| format!("a film {i}\t{cell}\n");
         format!("text\tlabels\n{}", cells.iter().enumerate().map(line).collect::<String>())
     };
-    let of = |cells: &[&str]| table(cells).into_bytes();
+    let bytes = |cells: &[&str]| table(cells).into_bytes();
     let files = Files::new(
         "notations",
         &[
-            ("bars.tsv", &of(&["a|b", "b", "", "c|a"])),
-            ("lists.tsv", &of(&["['a', \"it's\"]", "[]", "['b']", "[\"c\", \"d\"]", "['a' 'b']"])),
-            ("commas.tsv", &of(&["a, b", "b"])),
-            ("proved.tsv", &of(&["Rock, Pop|Jazz", "Jazz", "Rock, Pop", "Folk"])),
-            ("open.tsv", &of(&["a|b", "c;d"])),
-            ("mixed.tsv", &of(&["['a', 'b']", "c", "d"])),
-            ("late.tsv", &of(&["['a', 'b']", "['b']", "c, d"])),
+            ("bars.tsv", &bytes(&["a|b", "b", "", "c|a"])),
+            ("lists.tsv", &bytes(&["['a', \"it's\"]", "[]", "['b']", "[\"c\", \"d\"]", "['a' 'b']"])),
+            ("commas.tsv", &bytes(&["a, b", "b"])),
+            ("proved.tsv", &bytes(&["Rock, Pop|Jazz", "Jazz", "Rock, Pop", "Folk"])),
+            ("open.tsv", &bytes(&["a|b", "c;d"])),
+            ("mixed.tsv", &bytes(&["['a', 'b']", "c", "d"])),
+            ("late.tsv", &bytes(&["['a', 'b']", "['b']", "c, d"])),
             ("lines.csv", b"text,labels\nso,\"a\nb\"\nno,b\n"),
             ("strings.jsonl", b"{\"text\":\"so\",\"labels\":\"a;b\"}\n{\"text\":\"no\",\"labels\":\"b\"}\n"),
         ],
@@ -166,8 +167,8 @@ fn several_labels_are_cut_by_the_notation_of_the_first_cells() {
     assert!(trained.to_string().contains("labels separated by `|`"), "{trained}");
     let later = ReadOptions::new().or_note(&trained.to_note()).unwrap();
     assert_eq!(labels("commas.tsv", &later), ["a, b", "b"]);
-    let said = "expected labels separated by `|`, as in an earlier file, got labels in lists";
-    files.says(open(&files, "lists.tsv", &later), &[said, "`data.label_separator`"]);
+    let shown = "expected labels separated by `|`, as in an earlier file, got labels in lists";
+    files.says(open(&files, "lists.tsv", &later), &[shown, "`data.label_separator`"]);
     assert_eq!(labels("lists.tsv", &later.label_notation(LabelNotation::Lists))[3], "c+d+");
     // Without several labels per text, cells are as they are.
     assert_eq!(labels("bars.tsv", &ReadOptions::new().malformed(MalformedLines::Skip)), ["a|b", "b", "c|a"]);
@@ -201,12 +202,12 @@ fn columns_of_0_and_1_and_scores_are_labels() {
         let asked = Questions::open(files.at("texts.csv"), &later, QuestionKind::Text).unwrap();
         assert_eq!(asked.map(|one| one.unwrap().text.unwrap()).collect::<Vec<_>>(), ["so", "no"]);
     }
-    for (name, said) in [
+    for (name, shown) in [
         ("bad.csv", "bad.csv:3: expected 0 or 1 in the column of the label `red`, got \"2\""),
         ("empty.csv", "empty.csv:2: expected 0 or 1 in the column of the label `blue`, got \"\""),
         ("null.jsonl", "null.jsonl:1: expected 0 or 1 in the column of the label `blue`, got \"\""),
     ] {
-        files.says(open(&files, name, &flags), &[said]);
+        files.says(open(&files, name, &flags), &[shown]);
     }
     let advice =
         "`red`, `blue` have only 0 and 1: `data.target = \"labels\"` and `data.label = [\"red\", \"blue\"]`";
@@ -218,8 +219,8 @@ fn columns_of_0_and_1_and_scores_are_labels() {
     assert_eq!(texts(&found), [("so", "x\u{1f}y\u{1f}"), ("no", "\u{1f}")]);
     assert!(found.read_as().to_string().contains("labels in `cats` are those with a score of at least 0.5"));
     assert_eq!(texts(&open(&files, "one.jsonl", &ReadOptions::new()).unwrap()), [("so", "x"), ("no", "y")]);
-    let said = "scores.jsonl:1: expected one label with a score of at least 0.5 in the field `cats`, got 2 such labels";
-    files.says(open(&files, "scores.jsonl", &ReadOptions::new()), &[said, "`data.target = \"labels\"`"]);
+    let shown = "scores.jsonl:1: expected one label with a score of at least 0.5 in the field `cats`, got 2 such labels";
+    files.says(open(&files, "scores.jsonl", &ReadOptions::new()), &[shown, "`data.target = \"labels\"`"]);
 }
 
 #[test]
@@ -277,8 +278,8 @@ fn columns_and_settings_that_are_not_read_are_named() {
         ("wide.csv", "columns 3 to 8 are not read"),
         ("a.jsonl", "fields `id`, `meta` are not read"),
     ] {
-        let said = open(&files, name, &ReadOptions::new()).unwrap().read_as().to_string();
-        assert!(said.ends_with(note), "{said}");
+        let shown = open(&files, name, &ReadOptions::new()).unwrap().read_as().to_string();
+        assert!(shown.ends_with(note), "{shown}");
     }
     assert!(
         Pairs::open(files.at("pairs.tsv")).unwrap().read_as().to_string().ends_with("column 3 is not read")

@@ -8,7 +8,9 @@ fn skip(most: f64) -> ReadOptions {
 
 /// The lines of the records that were left out, and the number of all records.
 fn left_out(read: &ReadOptions) -> (Vec<u64>, u64) {
-    read.skipped().map_or((Vec::new(), 0), |of| (of.skipped.iter().map(|one| one.line).collect(), of.records))
+    read.skipped().map_or((Vec::new(), 0), |report| {
+        (report.skipped.iter().map(|one| one.line).collect(), report.records)
+    })
 }
 
 #[test]
@@ -46,10 +48,10 @@ fn malformed_records_of_each_format_are_left_out_in_each_pass() -> Result<()> {
         // Another data set with the same options begins with an empty log.
         assert_eq!(left_out(LabelledTexts::open_with([files.at(name)], found.read_as())?.read_as()).1, 5);
         let refused = LabelledTexts::open_with([files.at(name)], &skip(0.3).encoding(Encoding::Utf8));
-        let place = format!("{name}:{}: expected ", lines[0]);
+        let position = format!("{name}:{}: expected ", lines[0]);
         files.says(
             refused,
-            &["`data.skip_bad_share`", "`data.skip_bad`", "2 of 5 records, a share of 0.4", &place],
+            &["`data.skip_bad_share`", "`data.skip_bad`", "2 of 5 records, a share of 0.4", &position],
         );
     }
     Ok(())
@@ -121,7 +123,7 @@ fn a_quotation_mark_without_a_partner_leaves_out_one_line() -> Result<()> {
         open("a.csv"),
         &["a.csv:2: expected 2 columns", "malformed: 1 of 201 records; `data.skip_bad = true`"],
     );
-    assert!(!files.said(open("b.csv")).contains("skip_bad"));
+    assert!(!files.error(open("b.csv")).contains("skip_bad"));
     Ok(())
 }
 
@@ -152,11 +154,12 @@ fn marks_are_text_and_lines_above_a_table_are_left_out_as_set() -> Result<()> {
         &ReadOptions::new().quotes(false).text("1").label("2"),
     )?;
     assert_eq!(texts(&raw), [("\"a\"", "y"), ("\"b", "n\"")]);
-    for (options, said) in [
+    for (options, shown) in [
         (ReadOptions::new().quotes(true), "`data.quote`"),
         (ReadOptions::new().skip_lines(1), "`data.skip_lines`"),
     ] {
-        files.says(LabelledTexts::open_with([files.at("a.jsonl")], &options), &[said, "`jsonl` is no table"]);
+        files
+            .says(LabelledTexts::open_with([files.at("a.jsonl")], &options), &[shown, "`jsonl` is no table"]);
     }
     Ok(())
 }
@@ -281,11 +284,11 @@ fn spans_series_and_markup_are_named() -> Result<()> {
     );
     for (name, field) in [("doccano.jsonl", "label"), ("offsets.jsonl", "spans"), ("spacy.json", "entities")]
     {
-        let said = files.said(TaggedTexts::open(files.at(name)));
-        says(&said, &[&format!("character spans in `{field}`, which are not read"), "`tokens` and `tags`"]);
-        assert_eq!(said.lines().count(), 1);
-        let said = files.said(LabelledTexts::open(files.at(name)));
-        says(&said, &[&format!("character spans in `{field}`"), "`--task tag`"]);
+        let shown = files.error(TaggedTexts::open(files.at(name)));
+        says(&shown, &[&format!("character spans in `{field}`, which are not read"), "`tokens` and `tags`"]);
+        assert_eq!(shown.lines().count(), 1);
+        let shown = files.error(LabelledTexts::open(files.at(name)));
+        says(&shown, &[&format!("character spans in `{field}`"), "`--task tag`"]);
     }
     for name in ["a.ts", "a.arff", "series.json!train"] {
         files.says(LabelledTexts::open(files.at(name)), &["series"]);
@@ -295,12 +298,12 @@ fn spans_series_and_markup_are_named() -> Result<()> {
     says(&tagged.read_as().to_string(), &["no blank line was found"]);
     files.says(PlainText::open(files.at("tei.txt")), &["`data.format`", "`plain`"]);
     PlainText::open_with([files.at("tei.txt")], &ReadOptions::new().format(FileFormat::Plain))?;
-    for (name, said) in [
+    for (name, shown) in [
         ("page.html", "marks of HTML"),
         ("talk.txt", "`data.format = \"csv\"`"),
         ("film.srt", "times of subtitles"),
     ] {
-        says(&PlainText::open(files.at(name))?.read_as().to_string(), &["`plain`", said]);
+        says(&PlainText::open(files.at(name))?.read_as().to_string(), &["`plain`", shown]);
     }
     Ok(())
 }

@@ -71,13 +71,13 @@ fn read(text: &str, name: &str, asking: QuestionKind, options: &ReadOptions) -> 
 fn an_answer_with_fewer_cells_leaves_the_others_empty() {
     let files =
         Files::new("questions-fewer", &[("a.csv", b"text,id\nso,1\n"), ("a.jsonl", b"{\"text\": \"so\"}\n")]);
-    let of = |name: &str| {
+    let answers = |name: &str| {
         let questions = Questions::open(files.at(name), &ReadOptions::new(), QuestionKind::Text).unwrap();
         answered(questions, &["translation", "score", "translation 2", "score 2"]).0
     };
     let head = "text,id,translation,score,translation 2,score 2";
-    assert_eq!(of("a.csv"), format!("{head}\nso,1,\"a,b\",0.5,,\n"));
-    assert!(of("a.jsonl").ends_with("\"translation 2\":null,\"score 2\":null}\n"));
+    assert_eq!(answers("a.csv"), format!("{head}\nso,1,\"a,b\",0.5,,\n"));
+    assert!(answers("a.jsonl").ends_with("\"translation 2\":null,\"score 2\":null}\n"));
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn lines_of_json_get_fields_more() {
         read("{\"tokens\":[\"Go\",\"on\"]}\n", "b.jsonl", QuestionKind::Words, &ReadOptions::new());
     assert_eq!(text, "{\"tokens\":[\"Go\",\"on\"],\"tags\":[\"T\",\"T\"]}\n");
     let files = Files::new("questions-list", &[("a.json", b"[{\"text\": \"a\"}, {\"text\": \"b\"}]\n")]);
-    let said = files.said(Questions::open(files.at("a.json"), &ReadOptions::new(), QuestionKind::Text));
-    assert!(said.contains("`jq -c '.[]'` writes one element per line"), "{said}");
+    let shown = files.error(Questions::open(files.at("a.json"), &ReadOptions::new(), QuestionKind::Text));
+    assert!(shown.contains("`jq -c '.[]'` writes one element per line"), "{shown}");
 }
 
 /// Returns the read note of training data in columns.
@@ -174,18 +174,18 @@ fn rows_get_a_comment() {
 
 #[test]
 fn what_may_be_read_wrongly_is_refused() {
-    let said = |name: &str, text: &str, options: &ReadOptions, asking| {
+    let shown = |name: &str, text: &str, options: &ReadOptions, asking| {
         let files = Files::new(&format!("doubt-{name}"), &[(name, text.as_bytes())]);
-        files.said(Questions::open(files.at(name), options, asking))
+        files.error(Questions::open(files.at(name), options, asking))
     };
     let trained = ReadOptions::new().or_note(r#"{"text":"1","label":"2"}"#).unwrap();
     let commas = "Good film, not bad\nDull, but good\nFine, very fine\n";
-    assert!(said("a.txt", commas, &ReadOptions::new(), QuestionKind::Text).contains("`plain` or `csv`"));
+    assert!(shown("a.txt", commas, &ReadOptions::new(), QuestionKind::Text).contains("`plain` or `csv`"));
     let plain = ReadOptions::new().format(FileFormat::Plain);
     assert_eq!(read(commas, "b.txt", QuestionKind::Text, &plain).1[0], "1: Good film, not bad");
-    let ids = said("c.tsv", "1\ta film\n2\tanother\n", &trained, QuestionKind::Text);
+    let ids = shown("c.tsv", "1\ta film\n2\tanother\n", &trained, QuestionKind::Text);
     assert!(ids.contains("only numbers in column 1"), "{ids}");
-    let numbers = said("d.conll", "17 a N\n12 b N\n\n14 c N\n", &ReadOptions::new(), QuestionKind::Words);
+    let numbers = shown("d.conll", "17 a N\n12 b N\n\n14 c N\n", &ReadOptions::new(), QuestionKind::Words);
     assert!(numbers.contains("only numbers"), "{numbers}");
     // Of a dictionary, only the words are read. Malformed text stays in the output, with replacement characters.
     let (_, asked) = read("GO  G OW1\nRUN  R AH1 N\n", "e.dict", QuestionKind::Source, &ReadOptions::new());
@@ -211,8 +211,8 @@ fn read_as(
 ) -> [String; 2] {
     let files = Files::new(&format!("read-as-{name}-{}", text.len()), &[(name, text)]);
     let questions = Questions::open(files.at(name), options, asking).unwrap();
-    let said = questions.read_as().to_string();
-    [said, answered(questions, added).0]
+    let shown = questions.read_as().to_string();
+    [shown, answered(questions, added).0]
 }
 
 fn noted(note: &str) -> ReadOptions {
@@ -227,28 +227,28 @@ fn names_decide_which_column_is_asked() {
     let named = r#"{"source":"en","target":"de"}"#;
     assert!(source("de,en\nrot,red\n", named)[0].contains("source in `en`"));
     // If the training data had no column names, the position decides, and a note explains this decision.
-    let [said, text] = source("de,en\nrot,red\n", r#"{"source":"1","target":"2"}"#);
-    assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
+    let [shown, text] = source("de,en\nrot,red\n", r#"{"source":"1","target":"2"}"#);
+    assert!(shown.contains("source in `de`") && shown.contains("by its place"), "{shown}");
     assert_eq!(text, "de,en,t,p\nrot,red,\"a,b\",0.5\n");
-    let [said, _] = source("de,note,en\nrot,x,red\n", r#"{"source":"1","target":"2"}"#);
-    assert!(said.contains("source in `de`") && said.contains("by its place"), "{said}");
+    let [shown, _] = source("de,note,en\nrot,x,red\n", r#"{"source":"1","target":"2"}"#);
+    assert!(shown.contains("source in `de`") && shown.contains("by its place"), "{shown}");
     let files = Files::new("languages", &[("b.csv", b"German,English\nrot,red\n")]);
-    let said = files.said(Questions::open(files.at("b.csv"), &noted(named), QuestionKind::Source));
-    says(&said, &["header of file `b.csv`: expected the language `en`", "--set data.text"]);
+    let shown = files.error(Questions::open(files.at("b.csv"), &noted(named), QuestionKind::Source));
+    says(&shown, &["header of file `b.csv`: expected the language `en`", "--set data.text"]);
 
     let text = |text: &str, name: &str, note: &str| {
         read_as(text.as_bytes(), name, QuestionKind::Text, &noted(note), &["label", "p"])
     };
     // The header has another known name for the text than the training data; a name takes precedence over a position.
-    let [said, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
-    assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
-    let [said, _] = text("id,text\na1,cat\nb2,dog\n", "d.csv", r#"{"text":"1","label":"2"}"#);
-    says(&said, &["text in `text`, by the name of the column; in the training, text in column 1"]);
-    let [said, _] = text("{\"id\":1,\"text\":\"cat\"}\n", "e.jsonl", r#"{"text":"review"}"#);
-    assert!(said.contains("text in `text`, since there is no `review`"), "{said}");
+    let [shown, _] = text("id,text\n1,cat\n", "c.csv", r#"{"text":"review","label":"label"}"#);
+    assert!(shown.contains("text in `text`, since there is no `review`"), "{shown}");
+    let [shown, _] = text("id,text\na1,cat\nb2,dog\n", "d.csv", r#"{"text":"1","label":"2"}"#);
+    says(&shown, &["text in `text`, by the name of the column; in the training, text in column 1"]);
+    let [shown, _] = text("{\"id\":1,\"text\":\"cat\"}\n", "e.jsonl", r#"{"text":"review"}"#);
+    assert!(shown.contains("text in `text`, since there is no `review`"), "{shown}");
     let refused = |text: &str, name: &str, options: &ReadOptions| {
         let files = Files::new(&format!("no-name-{name}"), &[(name, text.as_bytes())]);
-        files.said(Questions::open(files.at(name), options, QuestionKind::Text))
+        files.error(Questions::open(files.at(name), options, QuestionKind::Text))
     };
     let trained = noted(r#"{"text":"review"}"#);
     for (text, name) in [
@@ -256,8 +256,8 @@ fn names_decide_which_column_is_asked() {
         ("{\"a\":\"x\",\"b\":\"y\"}\n", "g.jsonl"),
         ("id,x\na,b\n", "i.csv"),
     ] {
-        let said = refused(text, name, &trained);
-        says(&said, &["`review` is the text of the training", "--set data.text=NAME"]);
+        let shown = refused(text, name, &trained);
+        says(&shown, &["`review` is the text of the training", "--set data.text=NAME"]);
     }
     let set = ReadOptions::new().text("body").or_note(r#"{"text":"review"}"#).unwrap();
     assert!(refused("id,text\n1,cat\n", "h.csv", &set).contains("column `body`"));
@@ -269,12 +269,12 @@ fn line_ends_stay_and_encodings_are_told() {
     let text = |text: &[u8], name: &str| read_as(text, name, QuestionKind::Text, &trained, &["label", "p"]);
     let [_, found] = text(b"\xef\xbb\xbfid,text\r\n1,cat\r\n2,dog", "a.csv");
     assert_eq!(found, "\u{feff}id,text,label,p\r\n1,cat,\"a,b\",0.5\r\n2,dog,\"a,b\",0.5\r\n");
-    let [said, found] = text(b"id,text\n1,caf\xe9\n", "b.csv");
-    assert!(said.contains("windows-1252") && said.ends_with("answers are written in UTF-8"), "{said}");
+    let [shown, found] = text(b"id,text\n1,caf\xe9\n", "b.csv");
+    assert!(shown.contains("windows-1252") && shown.ends_with("answers are written in UTF-8"), "{shown}");
     assert!(found.contains("1,caf\u{e9},"), "{found}");
     let utf_16: Vec<u8> = "\u{feff}id,text\r\n1,cat\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
-    let [said, found] = text(&utf_16, "c.csv");
-    says(&said, &["UTF-16LE"]);
+    let [shown, found] = text(&utf_16, "c.csv");
+    says(&shown, &["UTF-16LE"]);
     assert_eq!(found, "id,text,label,p\r\n1,cat,\"a,b\",0.5\r\n");
     // A few bytes that are not valid in the encoding make only their own records malformed.
     let mut bad = b"id,text\n".to_vec();
@@ -335,8 +335,8 @@ fn files_without_records_are_answered_by_what_they_have() {
             [("", QuestionKind::Text), ("\n\n", QuestionKind::Words), ("", QuestionKind::Source)]
         {
             let trained = noted(r#"{"text":"review","source":"en"}"#);
-            let [said, found] = read_as(text.as_bytes(), name, asking, &trained, &["label"]);
-            assert_eq!((&said[..], &found[..]), ("a file without text", text));
+            let [shown, found] = read_as(text.as_bytes(), name, asking, &trained, &["label"]);
+            assert_eq!((&shown[..], &found[..]), ("a file without text", text));
         }
     }
     let trained = noted(r#"{"text":"review"}"#);
@@ -359,8 +359,8 @@ fn columns_are_those_of_the_training() {
         read_as(text.as_bytes(), name, QuestionKind::Words, options, &["tags"])
     };
     // The columns are found by the names from the training data, even in another order.
-    let [said, text] = words("ner\tpos\ttoken\nO\tN\tcat\n", "a.tsv", &named);
-    assert!(said.contains("words in column 3 (token), tags in column 1 (ner)"), "{said}");
+    let [shown, text] = words("ner\tpos\ttoken\nO\tN\tcat\n", "a.tsv", &named);
+    assert!(shown.contains("words in column 3 (token), tags in column 1 (ner)"), "{shown}");
     assert_eq!(text, "ner\tpos\ttoken\ttags\nO\tN\tcat\tT\n");
     // The file is one sentence, which has a malformed line.
     let (text, asked) = read("a\tN\tO\nb\nc\tN\tO\n", "b.txt", QuestionKind::Words, &columns("false", ""));
@@ -371,8 +371,8 @@ fn columns_are_those_of_the_training() {
     // The extension shows that the first file has only words. The second file is running text with the same number of
     // words in each line.
     assert_eq!(words("the\ncat\n", "d.conll", &named)[1], "the\tT\ncat\tT\n");
-    let [said, text] = words("the red cat\na big dog\n", "e.txt", &ReadOptions::new());
-    says(&said, &["one text per line"]);
+    let [shown, text] = words("the red cat\na big dog\n", "e.txt", &ReadOptions::new());
+    says(&shown, &["one text per line"]);
     assert_eq!(text, "the red cat\tT T T\na big dog\tT T T\n");
 }
 

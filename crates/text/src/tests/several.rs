@@ -33,34 +33,34 @@ fn cells_of_tables_are_joined_by_one_tab() {
         let again = LabelledFiles::open_with([files.at(name)], options).unwrap();
         let again: Vec<LabelledText> = again.records().collect::<Result<_>>().unwrap();
         assert_eq!((&again[..], again.len()), (found.records(), 2));
-        let record = |of: &LabelledText| (of.text.clone(), of.label.clone());
+        let record = |labelled: &LabelledText| (labelled.text.clone(), labelled.label.clone());
         (record(&found.records()[0]), record(&found.records()[1]), found.read_as().to_string())
     };
     let pair = |text: &str, label: &str| (text.to_owned(), label.to_owned());
 
-    let (first, second, said) = read("a.csv", &of_names());
+    let (first, second, shown) = read("a.csv", &of_names());
     assert_eq!((first, second), (pair("A man, here\tOne tab", "yes"), pair("Two lines \tb", "no")));
     let expected = "`csv`, text in `premise` and `hypothesis`, label in `label`; line 1 is a header, since `premise` names a \
                     column; column 1 (`id`) is not read";
-    assert_eq!(said, expected);
+    assert_eq!(shown, expected);
     // The cells are joined in the given order of the columns. Here, the columns are given by number although the file
     // has a header; the known name `label` shows the header.
-    let (first, _, said) = read("a.csv", &of_numbers(["4", "2"]));
+    let (first, _, shown) = read("a.csv", &of_numbers(["4", "2"]));
     assert_eq!(first, pair("One tab\tA man, here", "yes"));
-    says(&said, &["text in `hypothesis` and `premise`, label in `label`; line 1 is a header"]);
+    says(&shown, &["text in `hypothesis` and `premise`, label in `label`; line 1 is a header"]);
     let (first, _, _) = read("a.csv", &of_numbers(["2", "4"]).label("3").header(true));
     assert_eq!(first, pair("A man, here\tOne tab", "yes"));
 
-    let (first, second, said) = read("bare.csv", &of_numbers(["2", "4"]).label("3"));
+    let (first, second, shown) = read("bare.csv", &of_numbers(["2", "4"]).label("3"));
     assert_eq!((first, second), (pair("good film\tI like it", "pos"), pair("dull film\tI hate it", "neg")));
     assert_eq!(
-        said,
+        shown,
         "`csv`, text in column 2 and column 4, label in column 3; no header; column 1 is not read"
     );
     // The label is in the only remaining column.
-    let (first, _, said) = read("two.tsv", &of_numbers(["1", "2"]));
+    let (first, _, shown) = read("two.tsv", &of_numbers(["1", "2"]));
     assert_eq!(first, pair("good film\tI like it", "pos"));
-    assert!(said.contains("label in column 3"), "{said}");
+    assert!(shown.contains("label in column 3"), "{shown}");
     let (first, ..) = read("semi.txt", &of_names().format(FileFormat::Csv).separator(';'));
     assert_eq!(first, pair("good\tfine", "y"));
 
@@ -83,7 +83,7 @@ fn columns_that_are_missing_or_given_twice_are_named() {
             ("a.jsonl", b"{\"premise\": \"\", \"label\": \"y\", \"hypothesis\": \"\"}\n"),
         ],
     );
-    let said = |name: &str, options: &ReadOptions| files.said(open(&files, name, options));
+    let shown = |name: &str, options: &ReadOptions| files.error(open(&files, name, options));
     let given = |columns: [&str; 2]| ReadOptions::new().texts(columns);
     for (name, options, expected) in [
         (
@@ -121,8 +121,8 @@ fn columns_that_are_missing_or_given_twice_are_named() {
         ),
         ("a.jsonl", of_names(), "a.jsonl:1: expected something in the field `premise`, got an empty string"),
     ] {
-        let said = said(name, &options);
-        assert!(said.starts_with(expected), "{said}");
+        let shown = shown(name, &options);
+        assert!(shown.starts_with(expected), "{shown}");
     }
 }
 
@@ -144,18 +144,18 @@ fn a_text_may_lack_some_of_its_columns() {
     assert_eq!(texts(&open(&files, "a.csv", &labels).unwrap()), expected);
     let some = open(&files, "a.jsonl", &labels.clone().malformed(MalformedLines::Skip)).unwrap();
     assert_eq!(texts(&some), expected);
-    let said = files.said(open(&files, "a.jsonl", &labels));
-    assert!(said.starts_with("a.jsonl:4: expected a string in the field `premise`, got null"), "{said}");
-    let said = files.said(open(&files, "a.csv", &of_names()));
-    assert!(said.starts_with("a.csv:4: expected something in column `label`, got nothing"), "{said}");
+    let shown = files.error(open(&files, "a.jsonl", &labels));
+    assert!(shown.starts_with("a.jsonl:4: expected a string in the field `premise`, got null"), "{shown}");
+    let shown = files.error(open(&files, "a.csv", &of_names()));
+    assert!(shown.starts_with("a.csv:4: expected something in column `label`, got nothing"), "{shown}");
     for name in ["a.csv", "a.jsonl"] {
         let questions = Questions::open(files.at(name), &of_names(), QuestionKind::Text).unwrap();
         assert_eq!(asked(questions)[..3], ["\tb", "c\t", "d\te"], "{name}");
     }
     // Both texts of a pair must have content. In files to predict for, a text may be null or blank, but its field is there.
     let pair = of_names().pair(true);
-    let said = files.said(open(&files, "a.csv", &pair));
-    assert!(said.starts_with("a.csv:2: expected something in column `premise`, got nothing"), "{said}");
+    let shown = files.error(open(&files, "a.csv", &pair));
+    assert!(shown.starts_with("a.csv:2: expected something in column `premise`, got nothing"), "{shown}");
     let note = r#"{"text":["premise","hypothesis"],"label":"label","pair":true}"#;
     assert_eq!(
         open(&files, "a.csv", &pair.malformed(MalformedLines::Skip).label_lists()).unwrap().records().len(),
@@ -200,8 +200,8 @@ fn fields_of_json_are_joined_however_records_stand() {
         let again = LabelledFiles::open_with([files.at(name)], &options).unwrap();
         assert_eq!(again.records().collect::<Result<Vec<_>>>().unwrap(), found.records(), "{name}");
     }
-    let said = open(&files, "lines.jsonl", &of_names()).unwrap().read_as().to_json();
-    assert!(said.contains(r#""text":["premise","hypothesis"]"#), "{said}");
+    let shown = open(&files, "lines.jsonl", &of_names()).unwrap().read_as().to_json();
+    assert!(shown.contains(r#""text":["premise","hypothesis"]"#), "{shown}");
 }
 
 #[test]
@@ -227,24 +227,24 @@ fn formats_without_columns_refuse_several() {
         ("folders", "folder-per-class", "folder `folders`"),
         ("classes", "file-per-class", "folder `classes`"),
     ] {
-        let said = files.said(open(&files, name, &of_names()));
+        let shown = files.error(open(&files, name, &of_names()));
         let expected = format!(
             "columns of the text (`data.text` in a config) of {what}: {columns} `{format}` has none, got `premise`, `hypothesis`; {advice}"
         );
-        assert!(said.starts_with(&expected), "{said}");
+        assert!(shown.starts_with(&expected), "{shown}");
         files.says(
             open(&files, name, &ReadOptions::new().text("premise")),
             &["`data.text`", "has no columns"],
         );
     }
     let paths = ["classes/y.txt", "classes/n.txt"].map(|name| files.at(name));
-    let said = files.said(LabelledTexts::open_with(paths, &of_names().format(FileFormat::FilePerClass)));
-    assert!(said.contains("since `file-per-class` has none"), "{said}");
-    let said = files.said(LabelledRows::open_with([files.at("rows.svm")], &of_names()));
-    says(&said, &["of `rows.svm`: expected a file with columns", "`libsvm`"]);
-    let said = files.said(PlainText::open_with([files.at("plain.txt")], &of_names()));
+    let shown = files.error(LabelledTexts::open_with(paths, &of_names().format(FileFormat::FilePerClass)));
+    assert!(shown.contains("since `file-per-class` has none"), "{shown}");
+    let shown = files.error(LabelledRows::open_with([files.at("rows.svm")], &of_names()));
+    says(&shown, &["of `rows.svm`: expected a file with columns", "`libsvm`"]);
+    let shown = files.error(PlainText::open_with([files.at("plain.txt")], &of_names()));
     let expected = "columns of the text (`data.text` in a config) of `plain.txt`: expected one column, since plain text is read from one column, got `premise`, `hypothesis`; set `data.text` to one of these columns";
-    assert_eq!(said, expected);
+    assert_eq!(shown, expected);
     for name in ["t.txt", "f.txt"] {
         files.says(Questions::open(files.at(name), &of_names(), QuestionKind::Text), &[advice]);
     }
@@ -269,8 +269,8 @@ fn a_note_keeps_the_columns_for_later_files() {
     for name in ["b.tsv", "c.jsonl"] {
         assert_eq!(texts(&open(&files, name, &later).unwrap()), [("a\tb", "y")], "{name}");
     }
-    let said = files.said(open(&files, "d.csv", &later));
-    assert!(said.starts_with("column `premise` of file `d.csv`, the text: expected one of"), "{said}");
+    let shown = files.error(open(&files, "d.csv", &later));
+    assert!(shown.starts_with("column `premise` of file `d.csv`, the text: expected one of"), "{shown}");
     // Files that are opened together have the columns of the first file.
     let all = ["a.csv", "b.tsv", "c.jsonl"].map(|name| files.at(name));
     let found = LabelledTexts::open_with(all, &of_names()).unwrap();
@@ -316,23 +316,26 @@ fn questions_are_texts_of_the_same_columns() {
         (questions.read_as().to_string(), asked(questions))
     };
     for options in [&named, &of_names()] {
-        let (said, found) = read("a.csv", options);
-        assert!(said.starts_with("`csv`, text in `premise` and `hypothesis`; line 1 is a header"), "{said}");
+        let (shown, found) = read("a.csv", options);
+        assert!(
+            shown.starts_with("`csv`, text in `premise` and `hypothesis`; line 1 is a header"),
+            "{shown}"
+        );
         assert_eq!((&*found[0], &*found[2]), ("a\tb 1", "e\tf"));
         assert_eq!(found[1], "\t", "a record without a text has blank columns");
         let (_, found) = read("a.jsonl", options);
         assert_eq!(found[0], "a 1\tb");
         assert!(found[2].starts_with("a.jsonl:3: expected a field `premise`"), "{found:?}");
         for name in ["lacks.csv", "lacks.jsonl", "lacks.txt"] {
-            let said = files.said(Questions::open(files.at(name), options, QuestionKind::Text));
+            let shown = files.error(Questions::open(files.at(name), options, QuestionKind::Text));
             let expected = format!("`hypothesis` of file `{name}`, the text: expected one of `premise`");
-            assert!(said.contains(&expected), "{said}");
+            assert!(shown.contains(&expected), "{shown}");
         }
         assert_eq!(read("header.txt", options).1, ["a\tb"]);
     }
-    let said = files.said(Questions::open(files.at("lacks.csv"), &named, QuestionKind::Text));
+    let shown = files.error(Questions::open(files.at("lacks.csv"), &named, QuestionKind::Text));
     let expected = "; the text of the training is in the columns `premise`, `hypothesis`; `data.text` sets other columns";
-    assert!(said.contains(expected), "{said}");
+    assert!(shown.contains(expected), "{shown}");
     assert_eq!(read("bare.csv", &numbered).1, ["a\tb", "c\td"]);
     // In files without columns, each line is a text, with or without tabs.
     for options in [&named, &numbered, &of_names()] {
@@ -381,8 +384,8 @@ fn labels_may_be_lists() {
     ];
     assert_eq!(texts(&read("a.jsonl", &lists)), expected);
     assert_eq!(texts(&read("late.jsonl", &lists.clone().label("topics"))), [("a", ""), ("b", "x\u{1f}")]);
-    let said = files.said(open(&files, "late.jsonl", &lists.clone().label("topic")));
-    assert!(said.starts_with("field `topic` of file `late.jsonl`, the label: expected one of"), "{said}");
+    let shown = files.error(open(&files, "late.jsonl", &lists.clone().label("topic")));
+    assert!(shown.starts_with("field `topic` of file `late.jsonl`, the label: expected one of"), "{shown}");
     for name in ["rows.json", "header.json", "pandas.json"] {
         assert_eq!(texts(&read(name, &lists)), [("a", "x\u{1f}"), ("b", "\u{1f}")], "{name}");
     }
@@ -395,8 +398,8 @@ fn labels_may_be_lists() {
     for options in [ReadOptions::new(), ReadOptions::new().label("labels")] {
         files.says(open(&files, "a.jsonl", &options), &["got a list", advice]);
     }
-    let said = files.said(open(&files, "a.csv", &ReadOptions::new()));
-    assert!(said.starts_with("a.csv:3: expected something in column `labels`, got nothing"), "{said}");
+    let shown = files.error(open(&files, "a.csv", &ReadOptions::new()));
+    assert!(shown.starts_with("a.csv:3: expected something in column `labels`, got nothing"), "{shown}");
 }
 
 #[test]
@@ -421,8 +424,8 @@ fn items_of_lists_are_labels() {
         let text =
             format!("{{\"text\": \"a\", \"labels\": [\"x\"]}}\n{{\"text\": \"b\", \"labels\": {labels}}}\n");
         let files = Files::new(&format!("label-items-{at}"), &[("a.jsonl", text.as_bytes())]);
-        let said = files.said(open(&files, "a.jsonl", &ReadOptions::new().label_lists()));
-        assert!(said.starts_with(&format!("a.jsonl:2: expected {expected}")), "{said}");
+        let shown = files.error(open(&files, "a.jsonl", &ReadOptions::new().label_lists()));
+        assert!(shown.starts_with(&format!("a.jsonl:2: expected {expected}")), "{shown}");
     }
 }
 
@@ -440,21 +443,21 @@ fn columns_of_parquet_are_joined_and_may_be_lists() {
     assert!(found.records().iter().map(|one| &one.text).eq(&expected));
     let questions = Questions::open(fixture("reviews"), &options, QuestionKind::Text).unwrap();
     assert_eq!(asked(questions), expected);
-    let said =
+    let shown =
         Questions::open(fixture("reviews_none"), &options, QuestionKind::Text).unwrap_err().to_string();
-    assert!(said.contains("field `about.by` of file"), "{said}");
+    assert!(shown.contains("field `about.by` of file"), "{shown}");
 
     // Tags are lists of the names of classes; words are lists of strings.
     let tagged = TaggedTexts::open(fixture("tagged")).unwrap();
-    for (label, of) in [("ner_tags", 0), ("tokens", 1)] {
+    for (label, column) in [("ner_tags", 0), ("tokens", 1)] {
         let options = ReadOptions::new().text("intent").label(label).label_lists();
         let found = LabelledTexts::open_with([fixture("tagged")], &options).unwrap();
         for (found, tagged) in found.records().iter().zip(tagged.records()) {
-            let items = if of == 0 { &tagged.tags } else { &tagged.words };
+            let items = if column == 0 { &tagged.tags } else { &tagged.words };
             assert_eq!(found.label, items.iter().map(|item| format!("{item}\u{1f}")).collect::<String>());
         }
-        let said =
+        let shown =
             LabelledTexts::open_with([fixture("tagged")], &ReadOptions::new().text("intent").label(label));
-        assert!(said.unwrap_err().to_string().contains("`data.target = \"labels\"`"));
+        assert!(shown.unwrap_err().to_string().contains("`data.target = \"labels\"`"));
     }
 }

@@ -8,7 +8,7 @@ use crate::{DataSet, Files as InFiles, PlainFiles, Record};
 /// Checks that [`InFiles`] has the same records as [`DataSet`], and that both hold out the same records.
 fn same<R: Record + PartialEq + Debug>(paths: &[PathBuf], options: &ReadOptions) -> Result<DataSet<R>> {
     let (held, files) = (DataSet::<R>::open_with(paths, options)?, InFiles::<R>::open_with(paths, options)?);
-    let records = |of: &InFiles<R>| of.records().collect::<Result<Vec<_>>>();
+    let records = |opened: &InFiles<R>| opened.records().collect::<Result<Vec<_>>>();
     assert_eq!((&records(&files)?[..], files.name()), (held.records(), held.name()));
     assert_eq!((files.read_as(), records(&files)?.len()), (held.read_as(), held.records().len()));
     let (rest, out) = files.clone().hold_out(3, 7);
@@ -89,16 +89,18 @@ fn an_error_in_a_file_comes_when_a_pass_meets_it() -> Result<()> {
     );
     let last = |records: Box<dyn Iterator<Item = Result<TaggedText>> + Send>| records.last().transpose();
     let tagged = InFiles::<TaggedText>::open(files.at("tags.conll"))?;
-    assert!(files.said(last(tagged.records())).starts_with("tags.conll:5: expected 2 columns"));
+    assert!(files.error(last(tagged.records())).starts_with("tags.conll:5: expected 2 columns"));
     let scheme = InFiles::<TaggedText>::open(files.at("scheme.conll"))?;
-    let said = files.said(crate::scheme_of(&[&scheme]));
-    begins(&said, "scheme.conll:5: expected a tag of IOB2, which 2 of 3 sentences keep");
+    let shown = files.error(crate::scheme_of(&[&scheme]));
+    begins(&shown, "scheme.conll:5: expected a tag of IOB2, which 2 of 3 sentences keep");
     let pairs = InFiles::<Pair>::open(files.at("pairs.tsv"))?.records().last().transpose();
-    assert!(files.said(pairs).starts_with("pairs.tsv:2: "));
+    assert!(files.error(pairs).starts_with("pairs.tsv:2: "));
     let both = [files.at("scheme.conll"), files.at("empty.conll")];
-    let said = files
-        .said(InFiles::<TaggedText>::open_with(&both, &ReadOptions::new()).and_then(|of| last(of.records())));
-    assert!(said.contains("empty.conll"), "{said}");
+    let shown = files.error(
+        InFiles::<TaggedText>::open_with(&both, &ReadOptions::new())
+            .and_then(|opened| last(opened.records())),
+    );
+    assert!(shown.contains("empty.conll"), "{shown}");
     Ok(())
 }
 
@@ -124,7 +126,7 @@ fn plain_text_in_pieces_is_the_text_in_memory() -> Result<()> {
         let paths: Vec<PathBuf> = names.iter().map(|name| files.at(name)).collect();
         let (held, streamed) =
             (PlainText::open_with(&paths, &options)?, PlainFiles::open_with(&paths, &options)?);
-        let text = |of: &PlainFiles| of.pieces().collect::<Result<String>>();
+        let text = |opened: &PlainFiles| opened.pieces().collect::<Result<String>>();
         assert!(text(&streamed)? == held.text(), "{names:?}");
         assert_eq!((streamed.name(), streamed.read_as()), (held.name(), held.read_as()));
         assert!(
@@ -133,7 +135,7 @@ fn plain_text_in_pieces_is_the_text_in_memory() -> Result<()> {
         );
         for one_in in [0, 1, 3, 50] {
             let ((rest, last), (held_rest, held_last)) =
-                (streamed.clone().cut_off(one_in)?, held.clone().cut_off(one_in));
+                (streamed.clone().hold_out_end(one_in)?, held.clone().hold_out_end(one_in));
             assert!(
                 text(&rest)? == held_rest.text() && text(&last)? == held_last.text(),
                 "{names:?}: {one_in}"
@@ -145,11 +147,11 @@ fn plain_text_in_pieces_is_the_text_in_memory() -> Result<()> {
     let pieces =
         |name: &str| PlainFiles::open_with([files.at(name)], &options)?.pieces().collect::<Result<String>>();
     assert!(
-        files.said(pieces("bad.txt")).starts_with("bad.txt:2: expected UTF-8"),
+        files.error(pieces("bad.txt")).starts_with("bad.txt:2: expected UTF-8"),
         "{}",
-        files.said(pieces("bad.txt"))
+        files.error(pieces("bad.txt"))
     );
-    assert!(files.said(pieces("empty.txt")).contains("expected text, got an empty file"));
+    assert!(files.error(pieces("empty.txt")).contains("expected text, got an empty file"));
     Ok(())
 }
 
@@ -169,10 +171,10 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
     // A malformed line is left out in both files: if it were left out in only one file, later lines would not match.
     for policy in [MalformedLines::Error, MalformedLines::Skip, MalformedLines::Collect] {
         let options = ReadOptions::new().encoding(crate::Encoding::Utf8).malformed(policy);
-        let said = files.said(TaggedTexts::open_with([files.at("bad")], &options));
-        assert!(said.starts_with("bad/seq.in:2: expected UTF-8"), "{said}");
-        let said = files.said(Pairs::open_with([files.at("p.{de,en}")], &options));
-        assert!(said.starts_with("p.de:2: expected UTF-8"), "{said}");
+        let shown = files.error(TaggedTexts::open_with([files.at("bad")], &options));
+        assert!(shown.starts_with("bad/seq.in:2: expected UTF-8"), "{shown}");
+        let shown = files.error(Pairs::open_with([files.at("p.{de,en}")], &options));
+        assert!(shown.starts_with("p.de:2: expected UTF-8"), "{shown}");
     }
     let skip = ReadOptions::new().encoding(crate::Encoding::Utf8).skip_malformed(0.5);
     let tagged = TaggedTexts::open_with([files.at("bad")], &skip)?;
@@ -184,6 +186,6 @@ fn lines_of_parallel_files_never_shift() -> Result<()> {
     // The first error is the last item, whatever the other files contain.
     let pairs = InFiles::<Pair>::open(files.at("*.tsv"))?;
     let found: Vec<Result<Pair>> = pairs.records().collect();
-    assert!(found.len() == 2 && files.said(found.into_iter().last().unwrap()).starts_with("one.tsv:2:"));
+    assert!(found.len() == 2 && files.error(found.into_iter().last().unwrap()).starts_with("one.tsv:2:"));
     Ok(())
 }

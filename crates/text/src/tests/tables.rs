@@ -21,9 +21,9 @@ fn each_file_is_read_by_its_own_header() {
     };
     let found = all(&["a.csv", "b.csv", "c.csv"]).unwrap();
     assert_eq!(texts(&found), [("good", "y"), ("bad", "n"), ("dull", "n")]);
-    let said = found.read_as().to_string();
-    assert!(said.ends_with("c.csv` read as `csv`, text in `sentence`, label in `class`"), "{said}");
-    assert!(!said.contains("b.csv"), "{said}");
+    let shown = found.read_as().to_string();
+    assert!(shown.ends_with("c.csv` read as `csv`, text in `sentence`, label in `class`"), "{shown}");
+    assert!(!shown.contains("b.csv"), "{shown}");
     // The first file has no header, so its columns are given by numbers.
     let found = all(&["bare.csv", "b.csv"]).unwrap();
     assert_eq!(texts(&found), [("fine", "y"), ("worse", "n"), ("bad", "n")]);
@@ -61,9 +61,9 @@ fn a_header_in_other_words_is_asked_for() {
         ],
     );
     let open = |name: &str, options: &ReadOptions| LabelledTexts::open_with([files.at(name)], options);
-    let said = files.said(open("es.csv", &ReadOptions::new()));
-    begins(&said, "line 1 of file `es.csv`: expected a header with known names, or a record");
-    assert!(said.contains("set `header` (`data.header` in a config) to true"), "{said}");
+    let shown = files.error(open("es.csv", &ReadOptions::new()));
+    begins(&shown, "line 1 of file `es.csv`: expected a header with known names, or a record");
+    assert!(shown.contains("set `header` (`data.header` in a config) to true"), "{shown}");
     for (header, size) in [(true, 12), (false, 13)] {
         assert_eq!(open("es.csv", &ReadOptions::new().header(header)).unwrap().records().len(), size);
     }
@@ -88,20 +88,20 @@ fn tables_of_texts_alone_are_classes() {
     );
     let found = LabelledTexts::open(files.at("two")).unwrap();
     assert_eq!(texts(&found), [("bad", "neg"), ("two\nlines", "neg"), ("good, fine", "pos")]);
-    let said = files.said(LabelledTexts::open(files.at("numbered")));
-    says(&said, &["if each file is one class, set `format` (`data.format`) to `file-per-class`"]);
+    let shown = files.error(LabelledTexts::open(files.at("numbered")));
+    says(&shown, &["if each file is one class, set `format` (`data.format`) to `file-per-class`"]);
     let set = ReadOptions::new().format(FileFormat::FilePerClass);
     assert_eq!(LabelledTexts::open_with([files.at("numbered")], &set).unwrap().records().len(), 4);
-    let said = files.said(crate::DataPaths::find(files.at("lines")));
+    let shown = files.error(crate::DataPaths::find(files.at("lines")));
     assert!(
-        said.contains("set `data.train` (`--train`) to `lines/*.{en,fr}` if `en` is the source, to `lines/*.{fr,en}` if `fr` is the source"),
-        "{said}"
+        shown.contains("set `data.train` (`--train`) to `lines/*.{en,fr}` if `en` is the source, to `lines/*.{fr,en}` if `fr` is the source"),
+        "{shown}"
     );
-    let said = files.said(Pairs::open(files.at("four.tsv")));
-    assert!(said.contains("four.tsv:1: expected text, one tab and text"), "{said}");
-    says(&said, &["in other columns, set `source` and `target` (`data.text` and `data.label`"]);
-    let said = files.said(Pairs::open(files.at("lines/train.en")));
-    assert!(said.contains("two files whose lines belong together are named by one path"), "{said}");
+    let shown = files.error(Pairs::open(files.at("four.tsv")));
+    assert!(shown.contains("four.tsv:1: expected text, one tab and text"), "{shown}");
+    says(&shown, &["in other columns, set `source` and `target` (`data.text` and `data.label`"]);
+    let shown = files.error(Pairs::open(files.at("lines/train.en")));
+    assert!(shown.contains("two files whose lines belong together are named by one path"), "{shown}");
 }
 
 #[test]
@@ -148,18 +148,18 @@ fn encodings_are_read_or_named_and_never_mixed() {
             "both.tsv:1: expected UTF-8, got byte 0xe9 at place 3: `data.encoding` in a config sets another",
         ),
     ] {
-        let said = files.said(open(name));
-        assert!(said.contains(expected), "{name}: {said}");
+        let shown = files.error(open(name));
+        assert!(shown.contains(expected), "{name}: {shown}");
     }
     let set = ReadOptions::new().encoding("windows-1251".parse().unwrap());
     let found = LabelledTexts::open_with([files.at("ru.tsv")], &set).unwrap();
     assert_eq!(texts(&found)[1], ("плохое кино 1", "нет"));
     let late = LabelledFiles::open(files.at("late.tsv")).unwrap();
-    let said = files.said(late.records().collect::<Result<Vec<_>>>());
-    begins(&said, "late.tsv:120001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`");
+    let shown = files.error(late.records().collect::<Result<Vec<_>>>());
+    begins(&shown, "late.tsv:120001: expected UTF-8, got byte 0xe9 at place 3: `data.encoding`");
     let refuted = LabelledFiles::open(files.at("refuted.tsv")).unwrap();
-    let said = files.said(refuted.records().collect::<Result<Vec<_>>>());
-    assert!(said.starts_with("refuted.tsv:120001: expected windows-1252, as the first bytes"), "{said}");
+    let shown = files.error(refuted.records().collect::<Result<Vec<_>>>());
+    assert!(shown.starts_with("refuted.tsv:120001: expected windows-1252, as the first bytes"), "{shown}");
 }
 
 #[test]
@@ -191,16 +191,16 @@ fn a_guess_of_windows_1252_is_refuted_in_each_format() {
     );
     let expected =
         "expected windows-1252, as the first bytes beyond ASCII are, got UTF-8: the file mixes both";
-    let said = files.said(LabelledTexts::open(files.at("list.json")));
-    assert!(said.starts_with(&format!("list.json:31: {expected}")), "{said}");
-    let said = files.said(crate::PlainText::open(files.at("plain.txt")));
-    assert!(said.starts_with(&format!("plain.txt:31: {expected}")), "{said}");
-    let said = files.said(TaggedTexts::open(&files.0));
-    assert!(said.contains("or a folder with `seq.in` and `seq.out`, got several files"), "{said}");
-    let said = files.said(TaggedTexts::open(files.at("tagged.conll")));
-    assert!(said.starts_with(&format!("tagged.conll:92: {expected}")), "{said}");
-    let said = TaggedTexts::open(files.at("whole.conll")).unwrap().read_as().to_string();
-    assert!(said.contains("; encoding windows-1252, since the bytes beyond ASCII are no UTF-8"), "{said}");
+    let shown = files.error(LabelledTexts::open(files.at("list.json")));
+    assert!(shown.starts_with(&format!("list.json:31: {expected}")), "{shown}");
+    let shown = files.error(crate::PlainText::open(files.at("plain.txt")));
+    assert!(shown.starts_with(&format!("plain.txt:31: {expected}")), "{shown}");
+    let shown = files.error(TaggedTexts::open(&files.0));
+    assert!(shown.contains("or a folder with `seq.in` and `seq.out`, got several files"), "{shown}");
+    let shown = files.error(TaggedTexts::open(files.at("tagged.conll")));
+    assert!(shown.starts_with(&format!("tagged.conll:92: {expected}")), "{shown}");
+    let shown = TaggedTexts::open(files.at("whole.conll")).unwrap().read_as().to_string();
+    assert!(shown.contains("; encoding windows-1252, since the bytes beyond ASCII are no UTF-8"), "{shown}");
 }
 
 #[test]
@@ -230,12 +230,12 @@ fn a_later_file_with_its_columns_in_another_order_is_refused() {
         ],
     );
     for (pattern, (text, label)) in [("a*.tsv", (1, 2)), ("b*.tsv", (2, 1))] {
-        let said = files.said(LabelledTexts::open(files.at(pattern)));
+        let shown = files.error(LabelledTexts::open(files.at(pattern)));
         let expected = format!(
             "expected the text in column {text} and the label in column {label}, as in an earlier file, got values in \
              column {text} that repeat and are shorter than those in column {label}; put the columns of all files in the same order"
         );
-        assert!(said.contains(&expected), "{said}");
+        assert!(shown.contains(&expected), "{shown}");
         // Columns that the user has set are not checked.
         let set = ReadOptions::new().text("1").label("2");
         assert_eq!(LabelledTexts::open_with([files.at(pattern)], &set).unwrap().records().len(), 40);
@@ -254,9 +254,9 @@ fn lines_that_are_no_text_count() {
     let bytes = [records.as_bytes(), b"\xff,c\nd,\"e\n"].concat();
     let files = Files::new("counted", &[("some.csv", &bytes)]);
     let collect = ReadOptions::new().malformed(crate::MalformedLines::Collect);
-    let said = files.said(LabelledTexts::open_with([files.at("some.csv")], &collect));
-    assert!(said.contains("some.csv:6: expected UTF-8"), "{said}");
-    assert!(said.contains("the cell whose quotation mark is in line 7, got"), "{said}");
+    let shown = files.error(LabelledTexts::open_with([files.at("some.csv")], &collect));
+    assert!(shown.contains("some.csv:6: expected UTF-8"), "{shown}");
+    assert!(shown.contains("the cell whose quotation mark is in line 7, got"), "{shown}");
 }
 
 #[test]
@@ -304,8 +304,8 @@ fn pairs_may_have_a_header_of_languages() {
         );
     }
     let files = Files::new("unknown", &[("a.csv", format!("Frage,Antwort\n{below}").as_bytes())]);
-    let said = Pairs::open(files.at("a.csv")).unwrap().read_as().to_string();
-    assert!(said.contains("if it is a header, set `header`"), "{said}");
+    let shown = Pairs::open(files.at("a.csv")).unwrap().read_as().to_string();
+    assert!(shown.contains("if it is a header, set `header`"), "{shown}");
 }
 
 #[test]
@@ -377,10 +377,10 @@ fn parts_of_two_languages_are_found_by_their_endings() {
     let test = crate::source::paths::two(parts.test.as_deref().unwrap()).unwrap();
     assert_eq!(test.map(|path| name(&path)), ["test.{x}.en", "test.{x}.de"]);
     assert_eq!(parts.left_out, [files.at("c/train.de-en.fr")]);
-    let said = |path: &str| files.said(crate::DataPaths::find(files.at(path)));
-    says(&said("c"), &["`train.de-en.de` and `train.de-en.en` and `train.de-en.fr`"]);
-    assert!(said("d/*.{de,en}").contains("expected one file, got `train.de` and `train.de.gz`"));
-    assert!(said("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
+    let shown = |path: &str| files.error(crate::DataPaths::find(files.at(path)));
+    says(&shown("c"), &["`train.de-en.de` and `train.de-en.en` and `train.de-en.fr`"]);
+    assert!(shown("d/*.{de,en}").contains("expected one file, got `train.de` and `train.de.gz`"));
+    assert!(shown("e/*.{de,en}").contains("expected `train.de` and `train.en`, got none"));
     // A file with the exact name of a part takes precedence over notes beside it.
     assert_eq!(name(&crate::DataPaths::find(files.at("f")).unwrap().train), "train.tsv");
     // Extensions that are language codes, with or without a region, decide which file has the sources.
@@ -398,6 +398,6 @@ fn parts_of_two_languages_are_found_by_their_endings() {
     let like = Pairs::open(named.at("a.{de,en}")).unwrap().read_as().clone();
     let turned = Pairs::open_with([named.at("b.{en-US,de-DE}")], &like).unwrap();
     assert_eq!(turned.records()[0].source, "nein");
-    let said = named.said(Pairs::open_with([named.at("c.{fr,es}")], &like));
-    says(&said, &["expected `de` and `en`, the languages of the training, got `fr` and `es`"]);
+    let shown = named.error(Pairs::open_with([named.at("c.{fr,es}")], &like));
+    says(&shown, &["expected `de` and `en`, the languages of the training, got `fr` and `es`"]);
 }

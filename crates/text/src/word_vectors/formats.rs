@@ -152,7 +152,7 @@ impl VectorSearch<'_> {
             return Err(Reason::of(format!("a word and 1 to {} numbers", WordVectors::MAX_WIDTH), got()));
         }
         let wrong = || Reason::of(format!("a word and {width} numbers, as in the first line"), got());
-        let (word, numbers) = cut(line, width).ok_or_else(wrong)?;
+        let (word, numbers) = split_word(line, width).ok_or_else(wrong)?;
         let mut cells = numbers.split(BLANK).filter(|cell| !cell.is_empty()).zip(1..);
         // If the word contains a space and its last part is a number, the line has more numbers than the first vector.
         let last = word.rsplit_once(BLANK).map(|(_, last)| last);
@@ -185,8 +185,8 @@ impl VectorSearch<'_> {
         let (size, mut at) = (4 * self.width, header.bytes as u64);
         input.by_ref().take(at).read_to_end(&mut raw).map_err(|e| broken(name.into(), &e))?;
         for n in 1..=header.count {
-            let place = || format!("{name}: vector {n}, at byte {at}");
-            let failed = |e: std::io::Error| broken(place(), &e);
+            let location = || format!("{name}: vector {n}, at byte {at}");
+            let failed = |e: std::io::Error| broken(location(), &e);
             word.clear();
             raw.clear();
             // Before a word there may be a line feed; after a word there is a space.
@@ -195,7 +195,7 @@ impl VectorSearch<'_> {
             let (before, spaced) = (word.len(), word.ends_with(b" "));
             if !spaced && before as u64 == MAX_WORD + 2 {
                 let expected = format!("a word of at most {MAX_WORD} bytes and a space");
-                return Err(wrong_format(place(), expected, "no space in this number of bytes"));
+                return Err(wrong_format(location(), expected, "no space in this number of bytes"));
             }
             if before == 0 || (!spaced && word.iter().all(|byte| matches!(byte, b'\n' | b'\r'))) {
                 return Err(counted(name, header, (n - 1).to_string()));
@@ -204,7 +204,7 @@ impl VectorSearch<'_> {
                 let expected = format!("a word and {size} bytes, {} numbers", self.width);
                 let got =
                     format!("the end of the file behind {} bytes: it was cut short", before + raw.len());
-                return Err(wrong_format(place(), expected, got));
+                return Err(wrong_format(location(), expected, got));
             }
             let start = word.iter().take_while(|&&byte| byte == b'\n').count();
             let text = word.get(start..before - 1).unwrap_or_default();
@@ -212,7 +212,7 @@ impl VectorSearch<'_> {
                 Ok(Some(word)) => self.keep(word, &vector)?,
                 Ok(None) => {}
                 Err(reason) => {
-                    let error = || reason.at(place());
+                    let error = || reason.at(location());
                     if policy != MalformedLines::Skip {
                         return Err(error());
                     }
@@ -270,7 +270,7 @@ fn columns(line: &str) -> usize {
 }
 
 /// Cuts a line into the word and its last `width` columns; `None` if the line has fewer columns.
-fn cut(line: &str, width: usize) -> Option<(&str, &str)> {
+fn split_word(line: &str, width: usize) -> Option<(&str, &str)> {
     let mut word = line;
     for _ in 0..width {
         let blank = word.bytes().rposition(|byte| matches!(byte, b' ' | b'\t'))?;

@@ -155,26 +155,26 @@ fn a_header_that_lies_is_found_out_without_room_for_what_it_says() {
     let wide = "f:1: expected vectors of 1 to 65536 numbers, got 1000000000000";
     refused(b"1 1000000000000\na 1\n", wide);
     let vectors: [(&str, &[f32]); 2] = [("a", &[0.5]), ("b", &[0.25])];
-    let of = |first: &str| binary(first, &vectors, "\n");
-    refused(&of("18446744073709551615 1"), &format!("{} 2", says(u64::MAX)));
-    refused(&of("3 1"), &format!("{} 2", says(3)));
-    refused(&of("1 1"), &format!("{} more bytes behind these vectors", says(1)));
-    refused(&of("2 1000000000000"), wide);
+    let with_header = |first: &str| binary(first, &vectors, "\n");
+    refused(&with_header("18446744073709551615 1"), &format!("{} 2", says(u64::MAX)));
+    refused(&with_header("3 1"), &format!("{} 2", says(3)));
+    refused(&with_header("1 1"), &format!("{} more bytes behind these vectors", says(1)));
+    refused(&with_header("2 1000000000000"), wide);
     let short = "f: vector 1, at byte 8: expected a word and 262144 bytes, 65536 numbers, got the end of the file \
                  behind 14 bytes: it was cut short";
-    refused(&of("2 65536"), short);
+    refused(&with_header("2 65536"), short);
 }
 
 #[test]
 fn a_binary_file_that_is_damaged_is_named_by_its_vector() {
     let whole = binary("2 2", &[("a", &[0.5, 1.0]), ("b", &[0.25, 2.0])], "\n");
-    let cut =
+    let end =
         "f: vector 2, at byte 14: expected a word and 8 bytes, 2 numbers, got the end of the file behind";
-    refused(&whole[..whole.len() - 2], &format!("{cut} 10 bytes: it was cut short"));
-    refused(&whole[..16], &format!("{cut} 2 bytes: it was cut short"));
+    refused(&whole[..whole.len() - 2], &format!("{end} 10 bytes: it was cut short"));
+    refused(&whole[..16], &format!("{end} 2 bytes: it was cut short"));
     refused(&whole[..15], "vectors of file `f`: expected 2, as its first line says, got 1");
-    for cut in 5..whole.len() - 1 {
-        assert!(read(&whole[..cut], &words(&["a", "b"])).is_err(), "cut at {cut}");
+    for end in 5..whole.len() - 1 {
+        assert!(read(&whole[..end], &words(&["a", "b"])).is_err(), "cut at {end}");
     }
     let finite = "expected a number that is finite in `f32`, got";
     let bytes = binary("2 2", &[("x", &[f32::NAN, 0.0]), ("b", &[0.0, f32::NEG_INFINITY])], "");
@@ -206,8 +206,8 @@ fn a_download_that_broke_off_is_an_error() {
     let packed = gzip(text.as_bytes());
     let vocabulary = words(&["w7", "w19999"]);
     assert_eq!(read(&packed, &vocabulary).unwrap().found(), 2);
-    for cut in [15, packed.len() / 2, packed.len() - 4] {
-        let error = read(&packed[..cut], &vocabulary).unwrap_err().to_string();
+    for end in [15, packed.len() / 2, packed.len() - 4] {
+        let error = read(&packed[..end], &vocabulary).unwrap_err().to_string();
         assert!(error.ends_with("as by a download that broke off"), "{error}");
     }
 }
@@ -248,8 +248,8 @@ fn a_table_gets_the_rows_that_are_known() {
 
 #[test]
 fn thousands_are_set_apart() {
-    let of = |numbers: &[usize]| numbers.iter().map(|&n| thousands(n)).collect::<Vec<_>>();
-    assert_eq!(of(&[0, 999, 1000, 12_345, 1_234_567]), ["0", "999", "1,000", "12,345", "1,234,567"]);
+    let written = |numbers: &[usize]| numbers.iter().map(|&n| thousands(n)).collect::<Vec<_>>();
+    assert_eq!(written(&[0, 999, 1000, 12_345, 1_234_567]), ["0", "999", "1,000", "12,345", "1,234,567"]);
 }
 
 #[test]

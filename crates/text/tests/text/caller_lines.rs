@@ -58,17 +58,17 @@ fn the_error_of_a_call_names_its_line() {
 
     calls.at("TextFile::translations", || broken.translations().map(drop));
     let pairs = Pairs::of_lines(&TextFile::embedded("pairs.txt", "a\tb\n")).unwrap();
-    let (cut, none) = (Tokenizer::characters(), Limits::default().max_size(0));
+    let (tokenizer, none) = (Tokenizer::characters(), Limits::default().max_size(0));
     calls.at("DataSet::open", || Pairs::open(&nowhere));
     let options = ReadOptions::new();
     calls.at("ReadOptions::or_note", || ReadOptions::new().or_note(""));
     calls.at("DataSet::open_with", || Pairs::open_with([&nowhere], &options));
     calls.at("Pairs::of_lines", || Pairs::of_lines(&line));
-    calls.at("DataSet::sources", || pairs.sources(&cut, &none));
-    calls.at("DataSet::targets", || pairs.targets(&cut, &none));
+    calls.at("DataSet::sources", || pairs.sources(&tokenizer, &none));
+    calls.at("DataSet::targets", || pairs.targets(&tokenizer, &none));
     let a = Vocabulary::labels(["a"]).unwrap();
     calls.at("DataSet::loader", || {
-        pairs.loader(["x", "y", "z"], [&cut, &cut], [&a, &a], ["a", "a"]).map(drop)
+        pairs.loader(["x", "y", "z"], [&tokenizer, &tokenizer], [&a, &a], ["a", "a"]).map(drop)
     });
 
     let tagged = TaggedTexts::of_columns(&TextFile::embedded("tags.txt", "a O\n")).unwrap();
@@ -131,13 +131,13 @@ fn the_error_of_a_call_names_its_line() {
     calls.at("LabelledTexts::of_classes", || LabelledTexts::of_classes("a", class));
     let texts = LabelledTexts::of_lines(&TextFile::embedded("a.tsv", "a\tb\n")).unwrap();
     let (words, labels) = (Vocabulary::labels(["a"]).unwrap(), Vocabulary::labels(["c"]).unwrap());
-    let (cut, rare) = (Tokenizer::words(), Limits::default().min_count(2));
-    calls.at("DataSet::vocabulary", || texts.vocabulary(&cut, &rare));
+    let (tokenizer, rare) = (Tokenizer::words(), Limits::default().min_count(2));
+    calls.at("DataSet::vocabulary", || texts.vocabulary(&tokenizer, &rare));
     fs::write(folder.join("labelled.tsv"), "a\tb\n").unwrap();
     let files = LabelledFiles::open(folder.join("labelled.tsv")).unwrap();
-    calls.at("DataSet::vocabulary", || files.vocabulary(&cut, &rare));
+    calls.at("DataSet::vocabulary", || files.vocabulary(&tokenizer, &rare));
     calls.at("DataSet::labels", || files.labels());
-    calls.at("DataSet::loader", || files.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
+    calls.at("DataSet::loader", || files.loader(["x", "y"], &tokenizer, (&words, &labels)).map(drop));
     // An error of a sample has the line that made the sample.
     let none = files.clone().hold_out(0, 1).1;
     calls.at("DataSet::samples_by", || none.samples_by(1, |_| Ok(Vec::new())).map(drop));
@@ -149,19 +149,19 @@ fn the_error_of_a_call_names_its_line() {
     calls.at("DataSet::samples", || tagged.samples(form, known[0], Some(known[1]), known[2], None).map(drop));
     let pairs = PairFiles::open(folder.join("labelled.tsv")).unwrap();
     let feeds = ["x", "y", "z"];
-    calls.at("DataSet::loader", || pairs.loader(feeds, [&cut; 2], [&words; 2], ["(", ")"]).map(drop));
+    calls.at("DataSet::loader", || pairs.loader(feeds, [&tokenizer; 2], [&words; 2], ["(", ")"]).map(drop));
     fs::write(folder.join("gone.txt"), "a\n").unwrap();
     let plain = PlainFiles::open_with([folder.join("gone.txt")], &options).unwrap();
     calls.at("DataSet::open_with", || PlainFiles::open_with([&nowhere], &options));
     fs::remove_file(folder.join("labelled.tsv")).unwrap();
     fs::remove_file(folder.join("gone.txt")).unwrap();
-    calls.at("PlainFiles::cut_off", || plain.clone().cut_off(2));
+    calls.at("PlainFiles::cut_off", || plain.clone().hold_out_end(2));
     calls.at("Files::hold_out_by_pass", || {
         files.clone().hold_out_by_pass(Arc::new(|_| false), &mut |_, _| ()).map(drop)
     });
     calls.at("DataSet::labels", || texts.labels());
-    calls.at("DataSet::loader", || texts.loader(["x", "y"], &cut, (&words, &labels)).map(drop));
-    calls.at("DataSet::loader", || texts.loader(["x", "x"], &cut, (&words, &words)).map(drop));
+    calls.at("DataSet::loader", || texts.loader(["x", "y"], &tokenizer, (&words, &labels)).map(drop));
+    calls.at("DataSet::loader", || texts.loader(["x", "x"], &tokenizer, (&words, &words)).map(drop));
     calls.at("LabelledRow::of_line", || LabelledRow::of_line("x", FirstIndex::One).map(drop));
     calls.at("DataSet::open", || LabelledRows::open("nowhere.svm"));
     calls.at("LabelledRows::of_files", || LabelledRows::of_files([], FirstIndex::One));

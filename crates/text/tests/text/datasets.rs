@@ -52,12 +52,12 @@ fn sst2() -> Result<()> {
 fn sst2_in_batches() -> Result<()> {
     let Some(path) = shared("sst2/train.tsv") else { return Ok(()) };
     let reviews = TextFile::open(path)?.labelled()?.read_all()?;
-    let cut = Tokenizer::whitespace();
+    let tokenizer = Tokenizer::whitespace();
     let vocabulary =
-        Vocabulary::of(reviews.iter().flat_map(|review| cut.tokens(&review.text)), &Limits::default())?;
+        Vocabulary::of(reviews.iter().flat_map(|review| tokenizer.tokens(&review.text)), &Limits::default())?;
     let labels = Vocabulary::labels(reviews.iter().map(|review| &review.label))?;
     let fields = |text: &str, label: &str| -> Result<Vec<Field>> {
-        Ok(vec![vocabulary.ids(cut.tokens(text))?.into(), labels.lookup(label)?.into()])
+        Ok(vec![vocabulary.ids(tokenizer.tokens(text))?.into(), labels.lookup(label)?.into()])
     };
     let samples: Samples = reviews
         .iter()
@@ -186,8 +186,8 @@ fn names() -> Result<()> {
             names.push((name?, label));
         }
     }
-    let of = |label: &str| names.iter().filter(|(_, l)| *l == label).count();
-    assert_eq!((classes.len(), names.len(), of("Russian"), of("Vietnamese")), (18, 20_050, 9384, 73));
+    let count = |label: &str| names.iter().filter(|(_, l)| *l == label).count();
+    assert_eq!((classes.len(), names.len(), count("Russian"), count("Vietnamese")), (18, 20_050, 9384, 73));
     let characters: HashSet<char> = names.iter().flat_map(|(name, _)| name.chars()).collect();
     // 84 with the end of a line.
     assert_eq!(characters.len(), 83);
@@ -211,9 +211,9 @@ fn tatoeba() -> Result<()> {
 fn tinyshakespeare() -> Result<()> {
     let Some(path) = shared("tinyshakespeare/input.txt") else { return Ok(()) };
     let text = TextFile::open(path)?.text()?;
-    let cut = Tokenizer::characters();
-    let characters = Vocabulary::of(cut.tokens(&text), &Limits::default().without_specials())?;
-    let ids = characters.ids(cut.tokens(&text))?;
+    let tokenizer = Tokenizer::characters();
+    let characters = Vocabulary::of(tokenizer.tokens(&text), &Limits::default().without_specials())?;
+    let ids = characters.ids(tokenizer.tokens(&text))?;
     assert_eq!((ids.len(), characters.len()), (1_115_394, 65));
     let stream = Continuous::new(ids, 32, 64, ["x", "y"])?;
     let mut rows = 0;
@@ -366,8 +366,8 @@ fn labelled_texts_are_opened_by_their_path() -> Result<()> {
     if let Some(path) = shared("sst2") {
         let parts = DataPaths::find(&path)?;
         assert!(parts.train.ends_with("train.tsv") && parts.dev.is_some() && parts.test.is_some());
-        let said = LabelledTexts::open(path).unwrap_err().to_string();
-        assert!(said.contains("expected the files of one part"), "{said}");
+        let shown = LabelledTexts::open(path).unwrap_err().to_string();
+        assert!(shown.contains("expected the files of one part"), "{shown}");
     }
     Ok(())
 }
@@ -451,7 +451,7 @@ fn plain_text_is_opened_by_its_path() -> Result<()> {
         let text = PlainText::open(path)?;
         assert_eq!(words(text.text()), size, "{name}");
         let whole = text.text().len();
-        let (rest, last) = text.cut_off(10);
+        let (rest, last) = text.hold_out_end(10);
         assert!(rest.text().ends_with('\n') && rest.text().len() + last.text().len() == whole);
     }
     Ok(())

@@ -20,7 +20,7 @@ fn fixture(name: &str) -> PathBuf {
 
 /// A message without the folder.
 #[track_caller]
-fn said<T>(outcome: unpadded::Result<T>) -> String {
+fn error<T>(outcome: unpadded::Result<T>) -> String {
     let folder = fixture("").parent().unwrap().display().to_string() + "/";
     format!("{:#}", outcome.err().unwrap()).replace(&folder, "")
 }
@@ -29,7 +29,7 @@ fn said<T>(outcome: unpadded::Result<T>) -> String {
 #[test]
 fn without_the_feature_an_error_names_it() {
     let expected = "file `parquet_reviews.parquet`, which is Parquet: expected a build with the feature `parquet` (`--features parquet`), got a build without this feature";
-    assert_eq!(said(LabelledTexts::open(fixture("reviews"))), expected);
+    assert_eq!(error(LabelledTexts::open(fixture("reviews"))), expected);
 }
 
 #[cfg(feature = "parquet")]
@@ -85,9 +85,9 @@ fn pages_are_read_however_they_are_written_and_packed() {
         assert_eq!(zstd.unwrap().records(), expected);
     } else {
         let known = "compression of `text` in file `parquet_reviews_zstd.parquet`: expected snappy, gzip, lz4 or no compression, got zstd; build the program with `--features parquet-zstd`, which needs a C compiler";
-        assert!(said(zstd).starts_with(known));
+        assert!(error(zstd).starts_with(known));
     }
-    let brotli = said(LabelledTexts::open(fixture("reviews_brotli")));
+    let brotli = error(LabelledTexts::open(fixture("reviews_brotli")));
     assert!(brotli.contains("got brotli; write the file with another compression"), "{brotli}");
 
     // Under another name, and with gzip around it.
@@ -122,14 +122,14 @@ fn tagged_texts_have_lists_and_the_names_of_their_tags() {
 #[cfg(feature = "parquet")]
 #[test]
 fn a_file_is_streamed_and_trained_on() -> unpadded::Result<()> {
-    let (file, cut) = (fixture("reviews"), Tokenizer::words());
+    let (file, tokenizer) = (fixture("reviews"), Tokenizer::words());
     let whole = LabelledTexts::open(&file)?;
-    let (words, labels) = (whole.vocabulary(&cut, &Limits::default())?, whole.labels()?);
-    let streamed = LabelledFiles::open(&file)?.loader(["words", "label"], &cut, (&words, &labels))?;
+    let (words, labels) = (whole.vocabulary(&tokenizer, &Limits::default())?, whole.labels()?);
+    let streamed = LabelledFiles::open(&file)?.loader(["words", "label"], &tokenizer, (&words, &labels))?;
     let numbers = |data: &Loader| -> unpadded::Result<Vec<_>> {
         data.batches(None, 0)?.map(|batch| batch.map(|batch| (batch.numbers, batch.tokens))).collect()
     };
-    let in_memory = whole.loader(["words", "label"], &cut, (&words, &labels))?;
+    let in_memory = whole.loader(["words", "label"], &tokenizer, (&words, &labels))?;
     assert_eq!(numbers(&streamed)?, numbers(&in_memory)?);
     Ok(())
 }
@@ -137,7 +137,7 @@ fn a_file_is_streamed_and_trained_on() -> unpadded::Result<()> {
 #[cfg(feature = "parquet")]
 #[test]
 fn what_does_not_fit_is_said_with_its_row() {
-    let with = |options: ReadOptions, name: &str| said(LabelledTexts::open_with([fixture(name)], &options));
+    let with = |options: ReadOptions, name: &str| error(LabelledTexts::open_with([fixture(name)], &options));
     let new = ReadOptions::new;
     let missing = with(new().label("lable"), "reviews");
     let expected = "field `lable` of file `parquet_reviews.parquet`, the label: expected one of `id`, `text`, `label`, `number`, \
@@ -164,12 +164,12 @@ fn what_does_not_fit_is_said_with_its_row() {
         ),
         "{list}"
     );
-    let tagged = said(TaggedTexts::open(fixture("reviews")));
+    let tagged = error(TaggedTexts::open(fixture("reviews")));
     assert!(
         tagged.starts_with("field of the tokens in file `parquet_reviews.parquet`: expected a field"),
         "{tagged}"
     );
-    let other = said(LabelledTexts::open_with(
+    let other = error(LabelledTexts::open_with(
         [Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datasets/reviews/dev.tsv")],
         &new().format(FileFormat::Parquet),
     ));
@@ -214,12 +214,12 @@ fn damaged_files_are_errors() {
                 1 => drop(bytes.drain(from..from + random.below(bytes.len() - from))),
                 kind => {
                     for _ in 0..1 + random.below(3) {
-                        let place = from + random.below(bytes.len() - from);
+                        let at = from + random.below(bytes.len() - from);
                         match kind {
-                            2 => bytes[place..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
-                            3 => bytes[place] = bytes[place].wrapping_add(1),
-                            4 => bytes[place] ^= 0x80,
-                            _ => bytes[place] = random.below(256) as u8,
+                            2 => bytes[at..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
+                            3 => bytes[at] = bytes[at].wrapping_add(1),
+                            4 => bytes[at] ^= 0x80,
+                            _ => bytes[at] = random.below(256) as u8,
                         }
                     }
                 }
@@ -227,7 +227,7 @@ fn damaged_files_are_errors() {
             std::fs::write(&damaged, &bytes).unwrap();
             let wrong = wrong(&damaged);
             refused += usize::from(wrong.len() == 3);
-            stopped += usize::from(wrong.iter().any(|said| said.contains("its reader stopped")));
+            stopped += usize::from(wrong.iter().any(|shown| shown.contains("its reader stopped")));
         }
         println!(
             "{name}: {refused} of {count} damaged files are refused, {stopped} behind a panic of the crate"
@@ -236,10 +236,11 @@ fn damaged_files_are_errors() {
     }
     let bytes = std::fs::read(fixture("reviews")).unwrap();
     std::fs::write(&damaged, &bytes[..bytes.len() / 2]).unwrap();
-    let cut = format!("{:#}", LabelledTexts::open(&damaged).unwrap_err());
+    let truncated = format!("{:#}", LabelledTexts::open(&damaged).unwrap_err());
     assert!(
-        cut.contains("expected a Parquet file, which ends with `PAR1`, got other bytes: it was cut short"),
-        "{cut}"
+        truncated
+            .contains("expected a Parquet file, which ends with `PAR1`, got other bytes: it was cut short"),
+        "{truncated}"
     );
     std::fs::remove_file(damaged).ok();
 }

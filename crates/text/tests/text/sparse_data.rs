@@ -184,21 +184,25 @@ fn ten_thousand_damaged_lines() -> Result<()> {
 
 #[test]
 fn labels_are_classes_in_the_order_of_their_numbers_or_as_they_are() -> Result<()> {
-    let of = |text: &str| rows(text).map(|rows| LabelledRows::new("f", rows)).unwrap();
-    let classes = |text: &str| of(text).classes().map(|v| v.tokens().map(str::to_owned).collect::<Vec<_>>());
+    let labelled = |text: &str| rows(text).map(|rows| LabelledRows::new("f", rows)).unwrap();
+    let classes =
+        |text: &str| labelled(text).classes().map(|v| v.tokens().map(str::to_owned).collect::<Vec<_>>());
     assert_eq!(classes("+1 1:1\n-1.0 1:1\n1")?, ["-1", "1"]);
     assert_eq!(classes("1 1:1\n-0 1:1\n0")?, ["0", "1"]);
     assert_eq!(classes("10 1:1\n2 1:1\n-3")?, ["-3", "2", "10"]);
-    assert_eq!((of("5\n7\n5\n").classes()?.count(0), of("5\n7\n5\n").classes()?.count(1)), (2, 1));
+    assert_eq!(
+        (labelled("5\n7\n5\n").classes()?.count(0), labelled("5\n7\n5\n").classes()?.count(1)),
+        (2, 1)
+    );
     assert_eq!(message(classes("1\n1\n")), "labels in `f`: expected at least two, got only `1`");
     let whole = "labels in `f`: expected whole numbers, because the labels are classes, got";
     assert_eq!(message(classes("1\n0.5\n")), format!("{whole} 0.5 of row 1"));
     assert_eq!(message(classes("1e300\n1\n")), format!("{whole} 1{} of row 0", "0".repeat(300)));
 
     let feeds = ["x", "y"];
-    let signs = of("-1 1:1\n+1 3:1\n").classes()?;
+    let signs = labelled("-1 1:1\n+1 3:1\n").classes()?;
     let targets = |text: &str, target| -> Result<Variable> {
-        let batch = of(text).loader(feeds, 3, target)?.batches(None, 0)?.next().unwrap()?;
+        let batch = labelled(text).loader(feeds, 3, target)?.batches(None, 0)?.next().unwrap()?;
         Ok(batch.values[1].1.clone())
     };
     assert_eq!(targets("1 1:1\n-1 1:1\n", Target::Class(&signs))?.as_slice::<i64>()?, [1, 0]);
@@ -206,8 +210,8 @@ fn labels_are_classes_in_the_order_of_their_numbers_or_as_they_are() -> Result<(
     let other = message(targets("1\n0 1:1\n", Target::Class(&signs)));
     assert_eq!(other, "token: expected one of `-1`, `1`, got `0`; the label of row 1 in `f`");
     let large = message(targets("1\n1e39\n", Target::Number));
-    let said = "label of row 1 in `f`: expected a number that is finite in f32, got 1";
-    assert!(large.starts_with(said), "{large}");
+    let shown = "label of row 1 in `f`: expected a number that is finite in f32, got 1";
+    assert!(large.starts_with(shown), "{large}");
     Ok(())
 }
 
@@ -328,14 +332,14 @@ fn sparse_rows_are_batched_in_every_order() -> Result<()> {
         assert!(seen.into_iter().eq(0..60));
         for batch in &batches {
             let [(_, bag), (_, bags), (_, number)] = &batch.values[..] else { panic!() };
-            let of: Vec<&Sample> = batch.numbers.iter().map(|&n| &all[n as usize]).collect();
-            assert!(number.as_slice::<i64>()?.iter().zip(&of).all(|(&n, s)| n == s.number as i64));
-            assert_eq!((bag.shape(), bag.lod()), (&[of.len(), COLUMNS][..], None));
+            let batch_samples: Vec<&Sample> = batch.numbers.iter().map(|&n| &all[n as usize]).collect();
+            assert!(number.as_slice::<i64>()?.iter().zip(&batch_samples).all(|(&n, s)| n == s.number as i64));
+            assert_eq!((bag.shape(), bag.lod()), (&[batch_samples.len(), COLUMNS][..], None));
             let bag = dense(csr(bag));
-            let lengths: Vec<usize> = of.iter().map(|sample| sample.fields[1].rows()).collect();
+            let lengths: Vec<usize> = batch_samples.iter().map(|sample| sample.fields[1].rows()).collect();
             assert_eq!(bags.lod().unwrap().lengths(0)?.collect::<Vec<_>>(), lengths);
             let (bags, mut at) = (dense(csr(bags)), 0);
-            for (r, sample) in of.iter().enumerate() {
+            for (r, sample) in batch_samples.iter().enumerate() {
                 let Field::Sparse { indices, values, .. } = &sample.fields[0] else { panic!() };
                 let mut expected = vec![0.0; COLUMNS];
                 indices.iter().zip(values).for_each(|(&i, value)| expected[i as usize] += value);
@@ -346,7 +350,11 @@ fn sparse_rows_are_batched_in_every_order() -> Result<()> {
                 at = next;
             }
             let (rows, longest) = (at, lengths.iter().copied().max().unwrap());
-            let expected = if rows > of.len() { (rows, longest * of.len()) } else { (of.len(), of.len()) };
+            let expected = if rows > batch_samples.len() {
+                (rows, longest * batch_samples.len())
+            } else {
+                (batch_samples.len(), batch_samples.len())
+            };
             assert_eq!((batch.tokens, batch.padded), expected);
             assert_eq!(bags.nrows(), rows);
         }
@@ -365,7 +373,7 @@ fn sparse_fields_that_do_not_fit_are_refused_by_sample() -> Result<()> {
         let indptr = (0..=indices.len() as i64).collect();
         Field::from(Csr::new([indices.len(), columns], indptr, indices.to_vec(), values).unwrap())
     };
-    let of = |fields: [Field; 2]| {
+    let refusal = |fields: [Field; 2]| {
         let samples = fields.map(|field| vec![field]).into_iter().collect::<Samples>();
         let stream = samples.clone();
         let stream = SampleStream::new(0, move || stream.open());
@@ -378,30 +386,30 @@ fn sparse_fields_that_do_not_fit_are_refused_by_sample() -> Result<()> {
     let beyond = |got| {
         format!("{what} indices of 0 or more and less than 3, its number of columns, got {got} at place 1")
     };
-    assert_eq!(message(of([bag(3, &[2]), bag(3, &[0, 3])])), beyond("3"));
-    assert_eq!(message(of([bag(3, &[2]), bag(3, &[0, -1])])), beyond("-1"));
+    assert_eq!(message(refusal([bag(3, &[2]), bag(3, &[0, 3])])), beyond("3"));
+    assert_eq!(message(refusal([bag(3, &[2]), bag(3, &[0, -1])])), beyond("-1"));
     assert_eq!(
-        message(of([bag(3, &[2]), bag(4, &[0])])),
+        message(refusal([bag(3, &[2]), bag(4, &[0])])),
         format!("{what} a sparse row of 3 columns, as in the samples before, got a sparse row of 4 columns")
     );
     assert_eq!(
-        message(of([bags(3, &[2]), bags(4, &[])])),
+        message(refusal([bags(3, &[2]), bags(4, &[])])),
         format!(
             "{what} a sequence of sparse rows of 3 columns, as in the samples before, got a sequence of sparse rows of 4 columns"
         )
     );
     assert_eq!(
-        message(of([bags(3, &[]), bag(3, &[])])),
+        message(refusal([bags(3, &[]), bag(3, &[])])),
         format!(
             "{what} a sequence of sparse rows of 3 columns, as in the samples before, got a sparse row of 3 columns"
         )
     );
     assert_eq!(
-        message(of([bag(3, &[]), 1i64.into()])),
+        message(refusal([bag(3, &[]), 1i64.into()])),
         format!("{what} a sparse row of 3 columns, as in the samples before, got one integer")
     );
     let wide = Csr::new([1, 3], vec![0, 1], vec![0], unpadded::ndarray::array![1.0f64])?;
-    assert_eq!(message(of([bags(3, &[]), wide.into()])), format!("{what} rows of f32, got f64"));
+    assert_eq!(message(refusal([bags(3, &[]), wide.into()])), format!("{what} rows of f32, got f64"));
     // Empty ones are fine.
     let empty =
         vec![Sample::new(0, [bags(3, &[]), bag(3, &[])]), Sample::new(1, [bags(3, &[]), bag(3, &[])])];
@@ -460,13 +468,13 @@ fn indices_count_from_0_where_a_file_has_one() -> Result<()> {
         (&from_zero.records()[1].indices[..], &from_one.records()[1].indices[..]),
         (&[0, 1][..], &[0][..])
     );
-    let told = LabelledRows::open_with([&one], &ReadOptions::new().first_index(FirstIndex::Zero))?;
-    assert_eq!((told.records()[0].indices[0], told.first_index()), (3, FirstIndex::Zero));
-    let (rest, held) = told.hold_out(2, 1);
+    let as_set = LabelledRows::open_with([&one], &ReadOptions::new().first_index(FirstIndex::Zero))?;
+    assert_eq!((as_set.records()[0].indices[0], as_set.first_index()), (3, FirstIndex::Zero));
+    let (rest, held) = as_set.hold_out(2, 1);
     assert_eq!((rest.first_index(), held.first_index()), (FirstIndex::Zero, FirstIndex::Zero));
-    let said = message(LabelledRows::open_with([&zero], &ReadOptions::new().first_index(FirstIndex::One)));
+    let shown = message(LabelledRows::open_with([&zero], &ReadOptions::new().first_index(FirstIndex::One)));
     let expected = "the setting `first_index` 0 reads a file that counts from 0";
-    assert!(said.contains(":2: expected an index from 1") && said.ends_with(expected), "{said}");
+    assert!(shown.contains(":2: expected an index from 1") && shown.ends_with(expected), "{shown}");
     [zero, one].iter().for_each(|path| std::fs::remove_file(path).unwrap());
     Ok(())
 }

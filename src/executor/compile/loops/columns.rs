@@ -17,11 +17,11 @@ pub(crate) struct Columns {
 impl Columns {
     /// Returns the variable whose memory holds `var`.
     pub(crate) fn whole_of(&self, var: VarId) -> VarId {
-        self.place_of(var).0
+        self.position_of(var).0
     }
 
     /// Returns the variable whose memory holds `var`, and the column of that variable at which `var` begins.
-    pub(crate) fn place_of(&self, var: VarId) -> (VarId, usize) {
+    pub(crate) fn position_of(&self, var: VarId) -> (VarId, usize) {
         self.of.get(&var).copied().unwrap_or((var, 0))
     }
 
@@ -37,8 +37,8 @@ impl Columns {
 
     /// Returns the variables that are some or all columns of a variable.
     pub(crate) fn parts_of(&self, whole: VarId) -> impl Iterator<Item = VarId> {
-        let of = move |part: &VarId| self.of.get(part).is_some_and(|(of, _)| *of == whole);
-        self.parts.get(&whole).into_iter().flatten().copied().filter(of)
+        let owner = move |part: &VarId| self.of.get(part).is_some_and(|(owner, _)| *owner == whole);
+        self.parts.get(&whole).into_iter().flatten().copied().filter(owner)
     }
 
     /// Returns all variables that are columns of another variable, each with that variable and the first column.

@@ -103,7 +103,7 @@ pub(super) fn add_in_place(block: &StepBlock<'_>, found: &mut Forward) {
             };
             // Variables that are columns of the sum become columns of the whole variable.
             for part in found.columns.parts_of(out).collect::<Vec<_>>() {
-                let (_, column) = found.columns.place_of(part);
+                let (_, column) = found.columns.position_of(part);
                 found.columns.view(part, (whole, column));
             }
             for var in [term, out] {
@@ -220,13 +220,13 @@ pub(super) fn overwrite(
             let name = parsed.signature.inputs[slot].name;
             let (&[value], &[result]) = (op.input(name), op.output(&grad_name(name))) else { continue };
             let whole = forward.columns.whole_of(value);
-            let own = |var: VarId, of: BlockId| {
-                program.var(var).block == of
+            let own = |var: VarId, lists: BlockId| {
+                program.var(var).block == lists
                     && block.class(var) == Class::Step
                     && !shared.contains(&var)
-                    && !source.in_a_loop(of, var)
+                    && !source.in_a_loop(lists, var)
             };
-            let others = |of: &Numbers, var| of.get(&var).into_iter().flatten().any(|i| *i != number);
+            let others = |lists: &Numbers, var| lists.get(&var).into_iter().flatten().any(|i| *i != number);
             let fits = own(value, step.block)
                 && own(whole, step.block)
                 && own(result, gradient.block)

@@ -25,12 +25,12 @@ impl StepLevels {
         let mut inner: Vec<InnerLevel> = Vec::new();
         let pairs = step.inputs.iter().map(|p| (p, false)).chain(step.statics.iter().map(|p| (p, true)));
         for (pair, statics) in pairs {
-            let (of, to) = (source.program.spec(pair.outer)?, source.program.spec(pair.inner)?);
-            let skipped = of.lod.len().checked_sub(to.lod.len()).ok_or_else(|| {
+            let (outer_spec, to) = (source.program.spec(pair.outer)?, source.program.spec(pair.inner)?);
+            let skipped = outer_spec.lod.len().checked_sub(to.lod.len()).ok_or_else(|| {
                 Error::of(ErrorKind::Program, "levels in a step", "no more than outside", to.to_string())
             })?;
             let mut above = None;
-            for (&outer, &level) in of.lod[skipped..].iter().zip(&to.lod) {
+            for (&outer, &level) in outer_spec.lod[skipped..].iter().zip(&to.lod) {
                 let known = inner.iter().position(|l| l.inner == level);
                 above = Some(known.unwrap_or_else(|| {
                     inner.push(InnerLevel { outer, inner: level, above, statics });

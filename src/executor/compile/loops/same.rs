@@ -15,15 +15,16 @@ pub(super) fn same(block: &GradientBlock<'_>) -> Result<EqualGradients> {
     let mut same = EqualGradients::default();
     for (id, op) in block.ops().filter(|(_, op)| op.role == Role::Backward) {
         let Some(parsed) = block.source.parsed(id) else { continue };
-        let [of] = op.input(&grad_name(parsed.signature.outputs[0].name)) else { continue };
+        let [gradient] = op.input(&grad_name(parsed.signature.outputs[0].name)) else { continue };
         for &slot in &parsed.wanted {
             let [var] = op.output(&grad_name(parsed.signature.inputs[slot].name)) else { continue };
-            let alike = program.spec(*var)? == program.spec(*of)? && block.class(*var) == block.class(*of);
+            let alike = program.spec(*var)? == program.spec(*gradient)?
+                && block.class(*var) == block.class(*gradient);
             let passes = parsed.op.gradient(slot, &parsed.inputs).passes;
             if passes && alike && block.is_inside(*var) && written.get(var) == Some(&1) {
                 // The operators are visited in the order of the run. If the received gradient equals another gradient,
                 // it is therefore already in the map.
-                same.0.insert(*var, same.resolve(*of));
+                same.0.insert(*var, same.resolve(*gradient));
             }
         }
     }

@@ -26,15 +26,15 @@ pub(super) fn view_outputs(
     let (inputs, outputs) = (parsed.signature.inputs, parsed.signature.outputs);
     let Some(&[x]) = inputs.first().map(|slot| op.input(slot.name)) else { return false };
     let parts = op.output(outputs[0].name);
-    let (whole, first) = columns.place_of(x);
+    let (whole, first) = columns.position_of(x);
     let previous = block.step.memories.iter().any(|m| m.previous == whole);
     let inside =
         |var: &VarId| !block.leaving.contains(var) && !block.source.in_a_loop(block.step.block, *var);
     if previous || parts.len() != parts_columns.len() || !parts.iter().all(inside) {
         return false;
     }
-    for (&part, of) in parts.iter().zip(parts_columns) {
-        columns.view(part, (whole, first + of.start));
+    for (&part, range) in parts.iter().zip(parts_columns) {
+        columns.view(part, (whole, first + range.start));
         if saved.contains(&part) {
             saved.insert(whole);
         }
@@ -78,9 +78,9 @@ pub(super) fn view_gradients(
         if !fits || !alone || writers(x) != 1 {
             continue;
         }
-        let (whole, first) = columns.place_of(x);
-        for (&part, of) in parts.iter().zip(parts_columns) {
-            columns.view(part, (whole, first + of.start));
+        let (whole, first) = columns.position_of(x);
+        for (&part, range) in parts.iter().zip(parts_columns) {
+            columns.view(part, (whole, first + range.start));
         }
         without_call.insert(id.number);
     }

@@ -138,17 +138,17 @@ pub(crate) fn early(units: &mut [Unit], carried: &[VarId]) -> Result<(), Reached
     for (i, unit) in units.iter().enumerate() {
         unit.writes.iter().for_each(|&var| writers.entry(var).or_default().push(i));
     }
-    for of in 0..units.len() {
-        if units[of].does != UnitWork::MakesLevels {
+    for first_unit in 0..units.len() {
+        if units[first_unit].does != UnitWork::MakesLevels {
             continue;
         }
-        let mut due = vec![of];
+        let mut due = vec![first_unit];
         while let Some(i) = due.pop() {
             if units[i].when == Timing::Before {
                 continue;
             }
             if let Some(&by) = units[i].reads.iter().find(|v| carried.contains(v)) {
-                return Err(ReachedOffsets { op: units[of].op, by });
+                return Err(ReachedOffsets { op: units[first_unit].op, by });
             }
             let unit = &mut units[i];
             (unit.when, unit.why) = (Timing::Before, TimingReason::Decides);

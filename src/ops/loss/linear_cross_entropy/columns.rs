@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::{Mutex, PoisonError};
 
 use crate::kernels::{
-    Cpu, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose, affine, cpu, cut, join,
+    Cpu, LeftMatrix, PackedMatrix, ResultMatrix, RoundedRows, Transpose, affine, boundary, cpu, join,
     join_measured,
 };
 use crate::ops::prelude::*;
@@ -38,7 +38,7 @@ pub(super) fn by_columns<T: RowValue>(
 ) {
     let classes = weight.width();
     if let ([left, right], true) = (&mut *rooms, classes > 1) {
-        let middle = cut(classes, 1, 2);
+        let middle = boundary(classes, 1, 2);
         let (bias, bias_after) = bias.map(|bias| bias.split_at(middle)).unzip();
         let (logits, logits_after) = logits.split_columns(middle);
         join_measured(

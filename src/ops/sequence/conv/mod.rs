@@ -219,10 +219,10 @@ impl Op for SequenceConv {
         ];
         let mut samples = Vec::new();
         for (k, (name, context, width, columns)) in cases.into_iter().enumerate() {
-            let of = Self::of(context);
-            let filter = numbers(context.length() * width / of.groups, columns, 1);
+            let conv = Self::of(context);
+            let filter = numbers(context.length() * width / conv.groups, columns, 1);
             let (above, below) = context.padding_rows();
-            let whole = CheckCase::of_sequences(&of.attributes(), |sample, lod| {
+            let whole = CheckCase::of_sequences(&conv.attributes(), |sample, lod| {
                 let x = Variable::sequences(numbers(lod.rows(), width, 0), lod)?;
                 let name = format!("{name}, {}", sample.name);
                 Ok(CheckCase { name, ..sample }.batch("x", x).constant("filter", filter.clone()))

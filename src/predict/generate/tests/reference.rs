@@ -19,7 +19,7 @@ pub(super) struct FunctionModel {
     attention: Option<Box<Rule>>,
     /// The source and the tokens of each hypothesis after the last step.
     histories: Vec<(usize, Vec<i64>)>,
-    said: Vec<f32>,
+    output: Vec<f32>,
     attended: (Vec<f32>, Vec<usize>),
     pub(super) steps: usize,
     /// The identity of each source, if it differs from the source's number.
@@ -28,13 +28,13 @@ pub(super) struct FunctionModel {
 
 impl FunctionModel {
     pub(super) fn new(classes: usize, logits: impl Fn(usize, &[i64]) -> Vec<f32> + 'static) -> Self {
-        let (histories, said, attended) = (vec![], vec![], (vec![], vec![0]));
+        let (histories, output, attended) = (vec![], vec![], (vec![], vec![0]));
         Self {
             classes,
             logits: Box::new(logits),
             attention: None,
             histories,
-            said,
+            output,
             attended,
             steps: 0,
             sources: None,
@@ -81,7 +81,7 @@ impl Steps for FunctionModel {
             (source, history)
         };
         self.histories = parents.iter().zip(tokens).map(grown).collect();
-        self.said =
+        self.output =
             self.histories.iter().flat_map(|(source, history)| (self.logits)(*source, history)).collect();
         self.attended = (vec![], vec![0]);
         if let Some(attention) = &self.attention {
@@ -95,7 +95,7 @@ impl Steps for FunctionModel {
     }
 
     fn logits(&self) -> Result<&[f32]> {
-        Ok(&self.said)
+        Ok(&self.output)
     }
 
     fn attention(&self) -> Result<Option<(&[f32], &[usize])>> {
@@ -221,7 +221,7 @@ fn best_of(mut finished: Vec<Path>, beam: &Beam) -> Vec<(Vec<i64>, f64, bool)> {
 
 /// Returns the best of all possible sequences, for each source.
 pub(super) fn exhaustive(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
-    let of = |source| {
+    let search = |source| {
         let (mut open, mut finished) = (vec![nothing()], vec![]);
         while let Some(path) = open.pop() {
             for next in continuations(model, source, &path, options, true) {
@@ -235,12 +235,12 @@ pub(super) fn exhaustive(model: &FunctionModel, sources: usize, options: &Genera
         finished.retain(|path: &Path| path.has(options) == required(options).len());
         best_of(finished, beam)
     };
-    (0..sources).map(of).collect()
+    (0..sources).map(search).collect()
 }
 
 /// Runs the documented beam search, but sorts all continuations.
 pub(super) fn slow(model: &FunctionModel, sources: usize, options: &Generation, beam: &Beam) -> Plain {
-    let of = |source| {
+    let search = |source| {
         let (mut running, mut finished) = (vec![nothing()], Vec::<Path>::new());
         for step in 1..=options.max_steps {
             let mut all: Vec<Path> =
@@ -273,5 +273,5 @@ pub(super) fn slow(model: &FunctionModel, sources: usize, options: &Generation, 
         }
         best_of(finished, beam)
     };
-    (0..sources).map(of).collect()
+    (0..sources).map(search).collect()
 }

@@ -51,7 +51,8 @@ fn orthogonal_in_any_shape() {
             let at = |i: usize, j: usize| w[i * width + block * columns + j];
             let by_columns = columns <= rows;
             let (count, length) = if by_columns { (columns, rows) } else { (rows, columns) };
-            let value = |vector, place| if by_columns { at(place, vector) } else { at(vector, place) };
+            let value =
+                |vector, position| if by_columns { at(position, vector) } else { at(vector, position) };
             for a in 0..count {
                 for b in 0..count {
                     let product: f64 = (0..length).map(|k| value(a, k) * value(b, k)).sum();
@@ -107,26 +108,26 @@ fn what_does_not_fit_is_refused() {
 
 #[test]
 fn gates_start_at_their_values() {
-    let of = |values: Vec<f64>| Attributes::new().with("values", values);
-    let three = || of(vec![0.5, -1.0, 2.0]);
+    let values_of = |values: Vec<f64>| Attributes::new().with("values", values);
+    let three = || values_of(vec![0.5, -1.0, 2.0]);
     assert_eq!(start("gate_biases", three(), &[6]).unwrap(), [0.5, 0.5, -1.0, -1.0, 2.0, 2.0]);
     assert_eq!(start("gate_biases", three(), &[0]).unwrap(), [0.0; 0]);
     // `gate_biases` with the values 0, 1, 0, 0 gives the bias of an LSTM.
     let lstm = start("lstm_bias", Attributes::new().with("forget", 1.0), &[8]).unwrap();
-    assert_eq!(start("gate_biases", of(vec![0.0, 1.0, 0.0, 0.0]), &[8]).unwrap(), lstm);
+    assert_eq!(start("gate_biases", values_of(vec![0.0, 1.0, 0.0, 0.0]), &[8]).unwrap(), lstm);
     // A file may contain whole numbers in place of floats.
     let whole = Attributes::new().with("values", vec![1, 2]);
     assert_eq!(start("gate_biases", whole, &[2]).unwrap(), [1.0, 2.0]);
     let refused = [
         (three(), vec![5], "the same number of values for each of 3 gates"),
         (three(), vec![3, 2], "the same number of values for each of 3 gates"),
-        (of(vec![]), vec![4], "a number for each gate, got none"),
-        (of(vec![f64::NAN]), vec![4], "a number for each gate"),
+        (values_of(vec![]), vec![4], "a number for each gate, got none"),
+        (values_of(vec![f64::NAN]), vec![4], "a number for each gate"),
         (Attributes::new(), vec![4], "attribute `values`"),
     ];
-    for (attributes, dims, said) in refused {
+    for (attributes, dims, message) in refused {
         let error = start("gate_biases", attributes, &dims).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(message), "{error}");
     }
 }
 

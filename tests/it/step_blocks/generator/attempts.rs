@@ -196,9 +196,10 @@ impl Attempts {
         let before = net.assign(item.var);
         let program = net.program().expect("no mistake was made yet");
         let writes = |op: &unpadded::program::OpDesc| op.writes().any(|written| written == before.id());
-        let place = program.blocks().find_map(|(id, block)| Some((id, block.ops.iter().position(writes)?)));
+        let location =
+            program.blocks().find_map(|(id, block)| Some((id, block.ops.iter().position(writes)?)));
         // A variable computed from sparse rows of a step is an input of the step, which no operator writes there.
-        let Some((block, index)) = place else { return };
+        let Some((block, index)) = location else { return };
         let width = item.spec.width();
         let inputs: [(&str, &[Var]); 1] = [("x", &[before])];
         let plain = Attributes::new;

@@ -24,8 +24,8 @@ impl Dice {
         self.below(100) < percent
     }
 
-    pub(super) fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
-        &of[self.below(of.len())]
+    pub(super) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
     }
 
     /// A number of [-1, 1).

@@ -31,9 +31,9 @@ fn hash(draw: u64, name: &str) -> u64 {
 /// hash with the draw, so that a new variant changes only the programs that draw it.
 pub(crate) fn optimizer(dice: &mut Dice) -> (&'static str, AnyOptimizer) {
     let draw = dice.below(usize::MAX) as u64;
-    let exact = OptimizerKind::variants().into_iter().filter(|of| !matches!(of.owes, Debt::AtOnce(_)));
-    let of = exact.max_by_key(|of| hash(draw, of.name)).unwrap();
-    let mut optimizer = of.optimizer;
+    let exact = OptimizerKind::variants().into_iter().filter(|build| !matches!(build.owes, Debt::AtOnce(_)));
+    let build = exact.max_by_key(|build| hash(draw, build.name)).unwrap();
+    let mut optimizer = build.optimizer;
     let attributes = &mut optimizer.rule.attributes;
     // All numbers are drawn for each rule, so that they do not depend on the attributes of a rule.
     let (beta1, beta2) = [(0.9, 0.999), (0.5, 0.9), (0.0, 0.99), (0.97, 0.9999), (0.9, 0.85)][dice.below(5)];
@@ -82,5 +82,5 @@ pub(crate) fn optimizer(dice: &mut Dice) -> (&'static str, AnyOptimizer) {
         options.groups.push(if own { group.weight_decay(0.1) } else { group });
     }
     options.adjustable = dice.chance(20);
-    (of.name, optimizer)
+    (build.name, optimizer)
 }

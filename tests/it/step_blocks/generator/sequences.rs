@@ -129,10 +129,10 @@ impl Maker {
         } else {
             None
         };
-        let of = |item: &Option<Item>| -> (Option<Var>, f64) {
+        let convolution = |item: &Option<Item>| -> (Option<Var>, f64) {
             (item.as_ref().map(|item| item.var), item.as_ref().map_or(0.0, |item| item.size))
         };
-        let ((bias, offset), (padding, outside)) = (of(&bias), of(&padding));
+        let ((bias, offset), (padding, outside)) = (convolution(&bias), convolution(&padding));
         let size = (length * width) as f64 * filter.size * x.size.max(outside) + offset;
         let var = net.sequence_conv_with(x.var, filter.var, bias, padding, context);
         Ok(vec![self.item(net, var, size)?])

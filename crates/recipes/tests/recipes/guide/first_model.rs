@@ -20,11 +20,11 @@ fn the_data() -> unpadded::Result<()> {
     let (train, dev) = LabelledTexts::new("opinions", texts).hold_out(5, 1);
 
     // Words become ids. Words that occur only in held-out texts become `<unk>`.
-    let cut = Tokenizer::words().lowercase();
-    let words = train.vocabulary(&cut, &Limits::default())?;
+    let tokenizer = Tokenizer::words().lowercase();
+    let words = train.vocabulary(&tokenizer, &Limits::default())?;
     let labels = train.labels()?;
     assert_eq!(labels.tokens().collect::<Vec<_>>(), ["bad", "good"]);
-    assert_eq!(cut.tokens("Not bad!").collect::<Vec<_>>(), ["not", "bad", "!"]);
+    assert_eq!(tokenizer.tokens("Not bad!").collect::<Vec<_>>(), ["not", "bad", "!"]);
     assert!(train.records().len() + dev.records().len() == 54 && dev.records().len() > 3 && words.len() > 10);
     Ok(())
 }
@@ -78,9 +78,9 @@ fn training_and_predictions() -> unpadded::Result<()> {
     }
     // `texts` as above.
     let (train, dev) = LabelledTexts::new("opinions", texts).hold_out(5, 1);
-    let cut = Tokenizer::words().lowercase();
-    let (words, labels) = (train.vocabulary(&cut, &Limits::default())?, train.labels()?);
-    let batches = |texts: &LabelledTexts| texts.loader(["words", "label"], &cut, (&words, &labels));
+    let tokenizer = Tokenizer::words().lowercase();
+    let (words, labels) = (train.vocabulary(&tokenizer, &Limits::default())?, train.labels()?);
+    let batches = |texts: &LabelledTexts| texts.loader(["words", "label"], &tokenizer, (&words, &labels));
     let train = batches(&train)?.batching(Batching::Sequences(8)).shuffle(1);
     let dev = batches(&dev)?;
 
@@ -103,7 +103,7 @@ fn training_and_predictions() -> unpadded::Result<()> {
 
     // What is needed to answer, without the optimizer's state. `.save("opinions.model")` and `Predictor::load` go through a file.
     let predictor = Predictor::new(trainer.for_inference()?, &ops::catalogue())?;
-    let ids = predictor.vocabulary("words")?.ids(cut.tokens("The film is not lovely."))?;
+    let ids = predictor.vocabulary("words")?.ids(tokenizer.tokens("The film is not lovely."))?;
     let found = predictor.likeliest(&[("words", &Variable::from_sequence(ids)?)], "probabilities", "labels")?;
     assert_eq!(found[0].0, "bad");
     Ok(())

@@ -307,8 +307,8 @@ fn read_parquet_or_tokenize_with_a_tokenizer_json() {
         use unpadded_text::LabelledTexts;
         use unpadded::data::{Limits, Tokenizer};
         let texts = LabelledTexts::open(reviews)?; // "reviews.parquet"
-        let cut = Tokenizer::hugging_face(tokenizer)?; // "tokenizer.json"
-        let words = texts.vocabulary(&cut, &Limits::default())?;
+        let tokenizer = Tokenizer::hugging_face(tokenizer)?; // "tokenizer.json"
+        let words = texts.vocabulary(&tokenizer, &Limits::default())?;
         Ok(words.len())
     };
     // Without the features, the errors name them.

@@ -81,13 +81,13 @@ fn the_guide_prints_what_its_mistakes_print() {
 
     // Without the lines, which are this file's here.
     let without_line = |line: &str| line.split(" (at ").next().unwrap().to_owned();
-    let said: Vec<String> = printed.iter().map(|line| without_line(line)).collect();
-    assert_eq!(said, format!("{error:#}").lines().collect::<Vec<_>>());
+    let text: Vec<String> = printed.iter().map(|line| without_line(line)).collect();
+    assert_eq!(text, format!("{error:#}").lines().collect::<Vec<_>>());
     // The printed lines and columns agree with the code.
     let places = printed.iter().filter_map(|line| line.split_once(" (at src/main.rs:"));
     let calls: Vec<&str> = places
-        .map(|(_, place)| {
-            let (line, column) = place.trim_end_matches(')').split_once(':').unwrap();
+        .map(|(_, position)| {
+            let (line, column) = position.trim_end_matches(')').split_once(':').unwrap();
             &code[line.parse::<usize>().unwrap() - 1][column.parse::<usize>().unwrap() - 1..]
         })
         .collect();

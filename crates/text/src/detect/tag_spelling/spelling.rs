@@ -15,7 +15,7 @@
 pub struct TagSpelling {
     /// The letters that this spelling has in place of `I`, `E` and `S`.
     letters: &'static [u8; 3],
-    pub(crate) place: LetterPosition,
+    pub(crate) position: LetterPosition,
     /// Whether the letters of tags are lower case.
     small: bool,
     /// The opening and the closing bracket around tags of chunks; `None` for tags without brackets.
@@ -52,7 +52,7 @@ impl TagSpelling {
     /// The standard spelling, `B-kind`.
     pub const STANDARD: Self = Self {
         letters: b"IES",
-        place: LetterPosition::Before('-'),
+        position: LetterPosition::Before('-'),
         small: false,
         around: None,
         outside: "O",
@@ -80,8 +80,10 @@ impl TagSpelling {
         for small in [false, true] {
             for &outside in &outsides {
                 for &around in &around {
-                    for &place in places.iter().filter(|place| **place != LetterPosition::Joined || !small) {
-                        all.extend(LETTERS.map(|letters| Self { letters, place, small, around, outside }));
+                    for &position in
+                        places.iter().filter(|position| **position != LetterPosition::Joined || !small)
+                    {
+                        all.extend(LETTERS.map(|letters| Self { letters, position, small, around, outside }));
                     }
                 }
             }
@@ -91,7 +93,7 @@ impl TagSpelling {
 
     /// Returns whether a tag has no separator between letter and kind, so that an ordinary word could be read as a tag.
     pub(crate) fn is_bare(&self) -> bool {
-        matches!(self.place, LetterPosition::Alone | LetterPosition::Joined)
+        matches!(self.position, LetterPosition::Alone | LetterPosition::Joined)
     }
 
     /// Returns an example tag per letter, and the tag of words in no chunk, joined by spaces.
@@ -108,7 +110,7 @@ impl TagSpelling {
             Some((open, close)) => tag.strip_prefix(open)?.strip_suffix(close)?,
             None => tag,
         };
-        let (letter, kind) = match self.place {
+        let (letter, kind) = match self.position {
             LetterPosition::Before(separator) => tag.split_once(separator)?,
             // Without a separator, the kind must begin with a letter or a digit, or be a single character, as in `B-`.
             // Other tags, such as `B-kind`, have a spelling with a separator.
@@ -160,7 +162,7 @@ impl TagSpelling {
             _ => 'B',
         };
         let letter = if self.small { letter.to_ascii_lowercase() } else { letter };
-        let tag = match self.place {
+        let tag = match self.position {
             LetterPosition::Before(separator) => format!("{letter}{separator}{kind}"),
             LetterPosition::Behind(separator) => format!("{kind}{separator}{letter}"),
             LetterPosition::Joined => format!("{letter}{kind}"),

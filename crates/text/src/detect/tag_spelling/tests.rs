@@ -2,12 +2,12 @@
 
 use super::*;
 
-fn cut(text: &str) -> Vec<String> {
+fn words(text: &str) -> Vec<String> {
     text.split(' ').map(str::to_owned).collect()
 }
 
 fn of(sentences: &[&str]) -> Result<Tagging> {
-    let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
+    let all: Vec<Vec<String>> = sentences.iter().map(|text| words(text)).collect();
     Tagging::detect(all.iter().map(Vec::as_slice))
 }
 
@@ -48,9 +48,9 @@ fn the_spelling_is_that_of_all_tags() {
         let found = of(sentences).unwrap();
         assert_eq!(found.to_string(), name, "{sentences:?}");
         assert_eq!(Tagging::of_note(&found.to_note()), Some(found.clone()), "{sentences:?}");
-        let tags = cut(sentences[0]);
+        let tags = words(sentences[0]);
         let read = found.sentence(&tags).unwrap();
-        assert_eq!(read, cut(standard), "{sentences:?}");
+        assert_eq!(read, words(standard), "{sentences:?}");
         let again: Vec<String> = read.iter().map(|tag| found.spelling.spelled(tag)).collect();
         assert_eq!(again, tags, "{sentences:?}");
         let known = Vocabulary::labels(&tags).unwrap();
@@ -87,33 +87,33 @@ fn plain_tags_are_plain() {
 
 #[test]
 fn the_sentence_that_breaks_the_scheme_of_the_others_is_named() {
-    let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
+    let shown = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
     // For mostly plain tags, the error is about the tag that looks like a scheme.
-    let error = said(&["N V", "N V-2", "B-A O", "V V"]);
+    let error = shown(&["N V", "N V-2", "B-A O", "V V"]);
     assert!(
         error.starts_with("tags of sentence 3: expected plain tags, as 3 of 4 sentences have"),
         "{error}"
     );
     assert!(error.contains("got `B-A`") && !error.contains("repair_tags"), "{error}");
-    let error = said(&["B-A I-A", "O", "N B-A", "B-A"]);
+    let error = shown(&["B-A I-A", "O", "N B-A", "B-A"]);
     assert!(
         error.starts_with("tags of sentence 3: expected a tag of IOB2, which 3 of 4 sentences keep"),
         "{error}"
     );
     assert!(error.contains("got `N`"), "{error}");
-    let error = said(&["B-A I-A", "O I-A", "I-B", "B-A"]);
+    let error = shown(&["B-A I-A", "O I-A", "I-B", "B-A"]);
     assert!(error.contains("sentence 2") && error.contains("got `I-A` behind `O`"), "{error}");
     assert!(error.contains("2 sentences do not fit; `repair_tags`"), "{error}");
-    let error = said(&["S-A O", "B-A E-A", "O B-A", "S-B"]);
+    let error = shown(&["S-A O", "B-A E-A", "O B-A", "S-B"]);
     assert!(error.contains("a tag of IOBES") && error.contains("got `B-A` at the end"), "{error}");
-    let error = said(&["B_A I_A", "I_A O", "B_A"]);
+    let error = shown(&["B_A I_A", "I_A O", "B_A"]);
     assert!(error.contains("got `I_A` at the start of the sentence"), "{error}");
 }
 
 #[test]
 fn a_scheme_that_is_set_rules() {
     let found = |tags: &[&str], scheme| {
-        let all: Vec<Vec<String>> = tags.iter().map(|text| cut(text)).collect();
+        let all: Vec<Vec<String>> = tags.iter().map(|text| words(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
         let all = in_memory(&all);
         TagSurvey::of(&*all, Some(scheme))?.whole(&*all, &|at, word| Ok(format!("{at}:{word}")))
@@ -123,11 +123,11 @@ fn a_scheme_that_is_set_rules() {
     assert_eq!(name(&["N V B-A", "V"], TagScheme::Plain), "plain");
     assert_eq!(name(&["I-A O"], TagScheme::Iob1), "IOB1");
     assert_eq!(name(&["S B E S", "O"], TagScheme::Iobes), "IOBES, spelled `B`, `I`, `E`, `S`");
-    let said = |tags: &[&str], scheme| format!("{:#}", found(tags, scheme).unwrap_err());
-    let error = said(&["B-A I-A", "B-B O B-A"], TagScheme::Iob1);
+    let shown = |tags: &[&str], scheme| format!("{:#}", found(tags, scheme).unwrap_err());
+    let error = shown(&["B-A I-A", "B-B O B-A"], TagScheme::Iob1);
     assert!(error.starts_with("0:0: expected a tag of IOB1, which 0 of 2 sentences keep"), "{error}");
     assert!(error.contains("got `B-A` at the start") && error.contains("`repair_tags`"), "{error}");
-    let error = said(&["N V", "O"], TagScheme::Iob2);
+    let error = shown(&["N V", "O"], TagScheme::Iob2);
     assert!(error.starts_with("0:0: expected a tag of IOB2, which 1 of 2"), "{error}");
     assert!(error.contains("got `N`") && !error.contains("repair_tags"), "{error}");
     for (name, scheme) in [("plain", TagScheme::Plain), ("BIO", TagScheme::Iob2), ("bilou", TagScheme::Iobes)]
@@ -140,15 +140,15 @@ fn a_scheme_that_is_set_rules() {
 
 #[test]
 fn repair_is_offered_where_it_helps() {
-    let said = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
-    assert!(said(&["B-A I-A", "O I-A", "B-A"]).contains("`repair_tags`"));
+    let shown = |sentences: &[&str]| format!("{:#}", of(sentences).unwrap_err());
+    assert!(shown(&["B-A I-A", "O I-A", "B-A"]).contains("`repair_tags`"));
     // The message does not advise a repair if a tag has another spelling, or if the first line may be a header.
-    let error = said(&["B-A I-A", "O N I-A", "B-A"]);
+    let error = shown(&["B-A I-A", "O N I-A", "B-A"]);
     assert!(
         !error.contains("repair_tags") && error.contains("`scheme` (`data.scheme` in a config)"),
         "{error}"
     );
-    let error = said(&["etiquette", "B-A I-A", "B-A"]);
+    let error = shown(&["etiquette", "B-A I-A", "B-A"]);
     assert!(
         error.contains("`header` (`data.header` in a config)") && !error.contains("repair_tags"),
         "{error}"
@@ -166,12 +166,12 @@ fn tags_are_repaired_as_conlleval_reads_them() {
         (TagScheme::Iob1, "B-A I-A", Some("I-A I-A")),
         (TagScheme::Ioe2, "I-A O", Some("E-A O")),
     ] {
-        let found = tagging(scheme).repaired(&cut(tags));
-        assert_eq!(found, expected.map(cut), "{tags}");
+        let found = tagging(scheme).repaired(&words(tags));
+        assert_eq!(found, expected.map(words), "{tags}");
         assert_eq!(found.and_then(|tags| tagging(scheme).repaired(&tags)), None, "{tags}");
     }
     let spelled = of(&["B_A I_A O"]).unwrap();
-    assert_eq!(spelled.repaired(&cut("O I_A")), Some(cut("O B_A")));
+    assert_eq!(spelled.repaired(&words("O I_A")), Some(words("O B_A")));
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn one_typo_is_no_second_spelling() {
         let expected =
             "tags of sentence 5: expected a tag of IOB2, which 4 of 5 sentences keep, spelled `B-kind`";
         assert!(error.starts_with(expected) && error.contains(&format!("got `{typo}`")), "{error}");
-        let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
+        let all: Vec<Vec<String>> = sentences.iter().map(|text| words(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
         let all = in_memory(&all);
         let set =
@@ -197,10 +197,10 @@ fn one_typo_is_no_second_spelling() {
 #[test]
 fn tags_of_another_scheme_are_translated() {
     let translated = |known: &[&str], is_set, sentences: &[&str]| {
-        let all: Vec<Vec<String>> = sentences.iter().map(|text| cut(text)).collect();
+        let all: Vec<Vec<String>> = sentences.iter().map(|text| words(text)).collect();
         let all: Vec<&[String]> = all.iter().map(Vec::as_slice).collect();
-        let (known, place) = (of(known).unwrap(), |at, word| Ok(format!("{at}:{word}")));
-        let found = Tagging::translated(&known, is_set, &*in_memory(&all), &place)?;
+        let (known, location) = (of(known).unwrap(), |at, word| Ok(format!("{at}:{word}")));
+        let found = Tagging::translated(&known, is_set, &*in_memory(&all), &location)?;
         Ok::<_, unpadded::Error>(found.map(|own| {
             let written = all.iter().map(|tags| known.written(&own, tags).unwrap().join(" "));
             (own.to_string(), written.collect())
@@ -217,12 +217,12 @@ fn tags_of_another_scheme_are_translated() {
     assert_eq!(found, of("IOB1", &["B_A L_A U_A", "O U_B"]));
     // In the first case, the tags keep neither the known scheme nor another scheme. In the second case, the user has
     // set the scheme. In the third case, the known scheme has no kinds; in the last case, the known tags are plain.
-    let said = |known, is_set, sentences| format!("{:#}", translated(known, is_set, sentences).unwrap_err());
-    let error = said(begun, false, &["B-A O", "O I-A"]);
+    let shown = |known, is_set, sentences| format!("{:#}", translated(known, is_set, sentences).unwrap_err());
+    let error = shown(begun, false, &["B-A O", "O I-A"]);
     assert!(error.starts_with("1:1: expected a tag of IOB2, which 1 of 2 sentences keep"), "{error}");
-    let error = said(begun, true, &["O", "S-A O"]);
+    let error = shown(begun, true, &["O", "S-A O"]);
     assert!(error.contains("got `S-A`") && error.contains("set this scheme"), "{error}");
-    let error = said(&["B I O"], false, &["S-A O"]);
+    let error = shown(&["B I O"], false, &["S-A O"]);
     assert!(error.contains("got `S-A`") && error.contains("the training has this scheme"), "{error}");
     assert_eq!(translated(&["N V"], false, &["S-A O"]).unwrap(), None);
 }

@@ -151,17 +151,17 @@ impl First {
         if given.header == Some(false) || names.len() != self.count {
             return Ok(None);
         }
-        let fits = |given: Option<&str>, known: &str, place: usize| {
-            let name = names.get(place).map(String::as_str).unwrap_or_default();
+        let fits = |given: Option<&str>, known: &str, column: usize| {
+            let name = names.get(column).map(String::as_str).unwrap_or_default();
             match given.map(|given| (given, given.parse::<usize>())) {
-                Some((_, Ok(number))) => number == place + 1 && has_word(known, name),
+                Some((_, Ok(number))) => number == column + 1 && has_word(known, name),
                 Some((given, Err(_))) => plain(given) == name,
                 None => is_called(name, known),
             }
         };
-        let words = (0..names.len()).find(|&place| fits(given.words, WORDS, place));
+        let words = (0..names.len()).find(|&column| fits(given.words, WORDS, column));
         let tags =
-            (0..names.len()).rev().find(|&place| fits(given.tags, TAGS, place) && words != Some(place));
+            (0..names.len()).rev().find(|&column| fits(given.tags, TAGS, column) && words != Some(column));
         let (Some(words), Some(tags)) = (words, tags) else { return Ok(None) };
         let (mut again, mut other) = (None, false);
         for (number, line) in self.lines.iter().enumerate().skip(at + 1) {
@@ -369,9 +369,9 @@ impl First {
     pub(crate) fn schemes_beside(&self, tags: usize) -> Vec<usize> {
         let sentences: Vec<Vec<Vec<&str>>> = self.sentences().collect();
         let is = |at: &usize| {
-            let of = |row: &Vec<&str>| row.get(*at).copied().unwrap_or_default().to_owned();
+            let cell = |row: &Vec<&str>| row.get(*at).copied().unwrap_or_default().to_owned();
             let column: Vec<Vec<String>> =
-                sentences.iter().map(|rows| rows.iter().map(of).collect()).collect();
+                sentences.iter().map(|rows| rows.iter().map(cell).collect()).collect();
             is_scheme(&column.iter().map(Vec::as_slice).collect::<Vec<_>>())
         };
         let known = |row: &Vec<&str>| row.get(tags).is_some_and(|tag| is_of_scheme(tag));

@@ -26,12 +26,12 @@ fn refused(text: &'static str, expected: &str) {
 
 #[test]
 fn tabs_alone_separate_where_there_are_tabs() {
-    let (said, texts) = read("c.conll", "San Marino\tB-LOC\nlies\tO\n20\u{a0}000\tO\t\n", None).unwrap();
-    assert_eq!(said, "words in column 1, tags in column 2, 2 columns between tabs");
+    let (note, texts) = read("c.conll", "San Marino\tB-LOC\nlies\tO\n20\u{a0}000\tO\t\n", None).unwrap();
+    assert_eq!(note, "words in column 1, tags in column 2, 2 columns between tabs");
     assert_eq!(texts, ["1: San Marino/B-LOC lies/O 20\u{a0}000/O"]);
     let text = "a\u{a0}b X O\n c\u{2028}d  Y\tB-A \n\ne\u{3000} Z O\r\n";
-    let (said, texts) = read("c.conll", text, None).unwrap();
-    assert_eq!(said, "words in column 1, tags in column 3, 3 columns between spaces");
+    let (note, texts) = read("c.conll", text, None).unwrap();
+    assert_eq!(note, "words in column 1, tags in column 3, 3 columns between spaces");
     assert_eq!(texts, ["1: a\u{a0}b/O c\u{2028}d/B-A", "4: e\u{3000}/O"]);
 }
 
@@ -46,8 +46,8 @@ fn the_line_with_other_columns_is_the_wrong_one() {
 #[test]
 fn runs_of_tabs_align_columns_where_no_cell_is_empty() {
     let text = "Antananarivo\tNNP\tB-LOC\nis\t\t\tVBZ\tO\n\nso\t\t\tRB\tO\n";
-    let (said, texts) = read("c.conll", text, None).unwrap();
-    assert_eq!(said, "words in column 1, tags in column 3, 3 columns between runs of tabs");
+    let (note, texts) = read("c.conll", text, None).unwrap();
+    assert_eq!(note, "words in column 1, tags in column 3, 3 columns between runs of tabs");
     assert_eq!(texts, ["1: Antananarivo/B-LOC is/O", "4: so/O"]);
     assert_eq!(read("c.conll", "is\t\tO\nso\t\tO\n", None).unwrap().1, ["1: is/O so/O"]);
     let missing = "a\tN\tO\n".repeat(20) + "b\t\tN\tO\n\tN\tO\tX\n";
@@ -79,24 +79,24 @@ const UNIVERSAL_TEXT: &str = "# sent_id = 1\n# text = des arbres\n1-2\tdes\t_\t_
 #[test]
 fn conllu_is_known_by_its_name_and_its_columns() {
     for name in ["a.conllu", "a.CONLLU.gz", "a.txt"] {
-        let (said, texts) = read(name, UNIVERSAL_TEXT, None).unwrap();
+        let (note, texts) = read(name, UNIVERSAL_TEXT, None).unwrap();
         let expected = "CoNLL-U, words in column 2 (form), tags in column 4 (upos), 10 columns between tabs";
-        assert_eq!(said, expected);
+        assert_eq!(note, expected);
         assert_eq!(texts, ["4: de/ADP les/DET arbres/NOUN", "10: #/SYM"]);
     }
     for (tags, expected) in [("lemma", "#"), ("XPOS", "S"), ("deprel", "root"), ("8", "root"), ("feats", "_")]
     {
         assert_eq!(read("a.conllu", UNIVERSAL_TEXT, Some(tags)).unwrap().1[1], format!("10: #/{expected}"));
     }
-    let said = |text, tags| read("a.conllu", text, tags).unwrap_err().to_string();
-    let error = said(UNIVERSAL_TEXT, Some("pos"));
+    let note = |text, tags| read("a.conllu", text, tags).unwrap_err().to_string();
+    let error = note(UNIVERSAL_TEXT, Some("pos"));
     assert!(
         error.contains("a number from 1 to 10, or one of `id`, `form`") && error.contains("got `pos`"),
         "{error}"
     );
-    let error = said("one\tx\n", None);
+    let error = note("one\tx\n", None);
     assert!(error.contains("a.conllu:1: expected 10 columns between tabs, as CoNLL-U has, got 2"), "{error}");
-    let error = said("x\ta\ta\tX\t_\t_\t0\troot\t_\t_\n", None);
+    let error = note("x\ta\ta\tX\t_\t_\t0\troot\t_\t_\n", None);
     assert!(error.contains("expected the number of the word in column 1"), "{error}");
 }
 
@@ -104,10 +104,10 @@ fn conllu_is_known_by_its_name_and_its_columns() {
 fn comments_and_numbers_are_no_words() {
     let text = "#\thttp://a.example/1\t[2009-01-02]\t\n1\tAnna\tB-PER\tO\n2\truft\tO\tO\n3\tBonn\tB-ORG\tB-LOC\n\n\
         #\thttp://a.example/2\t[2009-01-02]\t\n1\tNein\tO\tO\n";
-    let (said, texts) = read("de.tsv", text, None).unwrap();
+    let (note, texts) = read("de.tsv", text, None).unwrap();
     let expected = "words in column 2, tags in column 3, 4 columns between tabs, of which the first numbers the words, \
                     lines with `#` are comments";
-    assert_eq!(said, expected);
+    assert_eq!(note, expected);
     assert_eq!(texts, ["2: Anna/B-PER ruft/O Bonn/B-ORG", "7: Nein/O"]);
     assert_eq!(read("de.tsv", text, Some("4")).unwrap().1[0], "2: Anna/O ruft/O Bonn/B-LOC");
     // Usually, the last column has the tags. If all columns behind the words have tags of a scheme, the first of these
@@ -124,12 +124,12 @@ fn comments_and_numbers_are_no_words() {
 fn ten_columns_that_count_are_conllu_without_comments() {
     let lines = "1-2\tdu\t_\t_\t_\t_\t_\t_\t_\t_\n1\tde\tde\tADP\tP\t_\t3\tcase\t_\t_\n2\tle\tle\tDET\tD\t_\t3\tdet\t_\t_\n\
         3\tpain\tpain\tNOUN\tN\t_\t0\troot\t_\t_\n3.1\tmis\tmettre\tVERB\t_\t_\t_\t_\t_\t_\n\n1\tOui\toui\tINTJ\tI\t_\t0\troot\t_\t_\n";
-    let (said, texts) = read("corpus.txt", lines, None).unwrap();
-    assert!(said.starts_with("CoNLL-U, words in column 2 (form), tags in column 4 (upos)"), "{said}");
+    let (note, texts) = read("corpus.txt", lines, None).unwrap();
+    assert!(note.starts_with("CoNLL-U, words in column 2 (form), tags in column 4 (upos)"), "{note}");
     assert_eq!(texts, ["2: de/ADP le/DET pain/NOUN", "7: Oui/INTJ"]);
     let spaced = "1 de de ADP P _ 2 case _ _\n2 pain pain NOUN N _ 0 root _ _\n";
-    let (said, texts) = read("corpus.txt", spaced, None).unwrap();
-    assert!(said.ends_with("10 columns between spaces") && texts == ["1: de/ADP pain/NOUN"], "{said}");
+    let (note, texts) = read("corpus.txt", spaced, None).unwrap();
+    assert!(note.ends_with("10 columns between spaces") && texts == ["1: de/ADP pain/NOUN"], "{note}");
     // Ranges of words are skipped in other formats than CoNLL-U, too, if the first column counts the words.
     let other = "1-2\tdu\t_\n1\tde\tADP\n2\tle\tDET\n";
     assert_eq!(read("corpus.txt", other, None).unwrap().1, ["2: de/ADP le/DET"]);
@@ -138,9 +138,9 @@ fn ten_columns_that_count_are_conllu_without_comments() {
 #[test]
 fn conllu_plus_names_its_columns() {
     let text = "# global.columns = ID FORM UPOS X:NE\n# sent_id = 1\n1-2\tdu\t_\t_\n1\tde\tADP\tO\n2\tParis\tPROPN\tB-LOC\n";
-    let (said, texts) = read("a.conllup", text, None).unwrap();
+    let (note, texts) = read("a.conllup", text, None).unwrap();
     assert_eq!(
-        said,
+        note,
         "CoNLL-U Plus, words in column 2 (form), tags in column 3 (upos), 4 columns between tabs"
     );
     assert_eq!(texts, ["4: de/ADP Paris/PROPN"]);
@@ -149,20 +149,20 @@ fn conllu_plus_names_its_columns() {
 
 #[test]
 fn comments_with_as_many_columns_as_words_are_no_words() {
-    let (said, texts) = read("c", "# id 5\nHe N O\n\n# id 6\nParis N B-LOC\n", None).unwrap();
-    assert!(said.ends_with("the first line of each sentence, with `#`, is a comment"), "{said}");
+    let (note, texts) = read("c", "# id 5\nHe N O\n\n# id 6\nParis N B-LOC\n", None).unwrap();
+    assert!(note.ends_with("the first line of each sentence, with `#`, is a comment"), "{note}");
     assert_eq!(texts, ["2: He/O", "5: Paris/B-LOC"]);
     assert_eq!(read("c", "# 5\nHe PRP\n\n# 6\nruns VB\n", None).unwrap().1, ["2: He/PRP", "5: runs/VB"]);
     assert_eq!(read("c", "#id 5\nHe PRP\n\n#id 6\nruns VB\n", None).unwrap().1, ["2: He/PRP", "5: runs/VB"]);
-    let (said, texts) = read("c", "# id 7 domain=en\nHe _ _ O\n\nParis _ _ B-LOC\n", None).unwrap();
-    assert!(said.ends_with("lines with `#` are comments"), "{said}");
+    let (note, texts) = read("c", "# id 7 domain=en\nHe _ _ O\n\nParis _ _ B-LOC\n", None).unwrap();
+    assert!(note.ends_with("lines with `#` are comments"), "{note}");
     assert_eq!(texts, ["2: He/O", "4: Paris/B-LOC"]);
     // A line with `#` is a word if its tag is a tag of a scheme or the tag of another word. A line with `#` that does
     // not begin a sentence is a word, too.
     assert_eq!(read("c", "# O\na B-X\n\n# O\nb O\n", None).unwrap().1, ["1: #/O a/B-X", "4: #/O b/O"]);
     assert_eq!(read("c", "# N\na N\n\n# V\nb V\n", None).unwrap().1, ["1: #/N a/N", "4: #/V b/V"]);
-    let (said, texts) = read("c", "# SYM\na N\n\nb N\n# SYM\n", None).unwrap();
-    assert!(said.ends_with("`#` before a sentence is a word"), "{said}");
+    let (note, texts) = read("c", "# SYM\na N\n\nb N\n# SYM\n", None).unwrap();
+    assert!(note.ends_with("`#` before a sentence is a word"), "{note}");
     assert_eq!(texts, ["1: #/SYM a/N", "4: b/N #/SYM"]);
     assert_eq!(read("c", "#fun HT\na N\n\nb N\n#so HT\n", None).unwrap().1[0], "1: #fun/HT a/N");
 }
@@ -170,8 +170,8 @@ fn comments_with_as_many_columns_as_words_are_no_words() {
 #[test]
 fn marks_between_documents_are_no_words() {
     let text = "#begin document (a); part 000\nHe PRP\n\nruns VB\n#end document\n#begin document (b); part 000\nYes UH\n";
-    let (said, texts) = read("c", text, None).unwrap();
-    assert!(said.ends_with("lines between documents are no words"), "{said}");
+    let (note, texts) = read("c", text, None).unwrap();
+    assert!(note.ends_with("lines between documents are no words"), "{note}");
     assert_eq!(texts, ["2: He/PRP", "4: runs/VB", "7: Yes/UH"]);
     let text = "###MEDLINE:1\n\nIL-2\tB-DNA\ngene\tI-DNA\n\n###MEDLINE:2\n\nYes\tO\n";
     assert_eq!(read("c", text, None).unwrap().1, ["3: IL-2/B-DNA gene/I-DNA", "8: Yes/O"]);
@@ -182,18 +182,18 @@ fn marks_between_documents_are_no_words() {
 fn conll_2012_has_as_many_columns_as_it_needs() {
     let text = "#begin document (x); part 000\nx 0 0 Ann NNP (S* - - - a (PERSON* (A0* -\nx 0 1 Lee NNP *) - - - a *) *) -\n\n\
         x 0 0 Yes UH (S*) - - - a * -\n\n#end document\n";
-    let (said, texts) = read("x.gold_conll", text, None).unwrap();
+    let (note, texts) = read("x.gold_conll", text, None).unwrap();
     let expected =
         "CoNLL-2012, words in column 4 (word), tags in column 11 (ne), at least 11 columns between spaces";
-    assert!(said.starts_with(expected), "{said}");
+    assert!(note.starts_with(expected), "{note}");
     assert_eq!(texts, ["2: Ann/B-PERSON Lee/I-PERSON", "5: Yes/O"]);
     assert_eq!(read("x", text, Some("pos")).unwrap().1[0], "2: Ann/NNP Lee/NNP");
 }
 
 #[test]
 fn tags_in_brackets_are_chunks() {
-    let (said, texts) = read("c", "Ann (PER*\nLee *)\nsees *\nBonn (LOC*)\nUlm (LOC)\n", None).unwrap();
-    assert!(said.ends_with("tags in brackets, as `(kind*`, are read as IOB2"), "{said}");
+    let (note, texts) = read("c", "Ann (PER*\nLee *)\nsees *\nBonn (LOC*)\nUlm (LOC)\n", None).unwrap();
+    assert!(note.ends_with("tags in brackets, as `(kind*`, are read as IOB2"), "{note}");
     assert_eq!(texts, ["1: Ann/B-PER Lee/I-PER sees/O Bonn/B-LOC Ulm/B-LOC"]);
     assert_eq!(read("c", "a (A0*A0)\nb (V*\nc *V)\n", None).unwrap().1, ["1: a/B-A0 b/B-V c/I-V"]);
     refused("a *\nb *)\n", "c.conll:2: expected a chunk, begun by `(kind*`, before its end, got `*)`");
@@ -220,12 +220,12 @@ fn a_header_names_the_columns() {
         ))
     };
     let text = "id\tToken\tPOS\tNER\n1\tHe\tPRP\tO\n2\truns\tVB\tB-X\n";
-    let (said, texts) = header(text, None, None, None).unwrap();
+    let (note, texts) = header(text, None, None, None).unwrap();
     assert!(
-        said.starts_with("words in column 2 (token), tags in column 4 (ner), 4 columns between tabs"),
-        "{said}"
+        note.starts_with("words in column 2 (token), tags in column 4 (ner), 4 columns between tabs"),
+        "{note}"
     );
-    assert!(said.ends_with(", the first line is a header"), "{said}");
+    assert!(note.ends_with(", the first line is a header"), "{note}");
     let owned = |all: [&str; 2]| all.map(str::to_owned).to_vec();
     assert_eq!(texts, Some((owned(["He", "runs"]), owned(["O", "B-X"]))));
     assert_eq!(header(text, None, Some("pos"), None).unwrap().1.unwrap().1, ["PRP", "VB"]);
@@ -256,9 +256,9 @@ fn a_header_names_the_columns() {
     assert!(error.contains("expected `word`, `tag`, as in the file that was read before"), "{error}");
     // The first file has no header. The header of a later file must not name the column of the words as the tags.
     let bare = Columns::of(&file("a", "it O\nruns X\n"), None, None, None, None).unwrap();
-    let of = |text| Columns::of(&file("b", text), None, None, None, Some(&bare));
-    assert!(of("word tag\nit O\nruns X\n").unwrap().header);
-    let error = of("tag word\nO it\nX runs\n").unwrap_err().to_string();
+    let read_columns = |text| Columns::of(&file("b", text), None, None, None, Some(&bare));
+    assert!(read_columns("word tag\nit O\nruns X\n").unwrap().header);
+    let error = read_columns("tag word\nO it\nX runs\n").unwrap_err().to_string();
     let expected = "columns of file `b`: expected words in column 1 and tags in column 2, as in the file that was read before, got the header \
                     `tag`, `word`";
     assert!(error.starts_with(expected), "{error}");
@@ -308,9 +308,9 @@ fn other_files_have_the_columns_of_the_first() {
 
 #[test]
 fn tags_are_where_those_of_a_scheme_are() {
-    let (said, texts) = read("c", "B-A\tx\nI-A\ty\nO\tz\n\nO\tx\nB-B\tz\n", None).unwrap();
+    let (note, texts) = read("c", "B-A\tx\nI-A\ty\nO\tz\n\nO\tx\nB-B\tz\n", None).unwrap();
     assert_eq!(
-        said,
+        note,
         "words in column 2, tags in column 1, 2 columns between tabs, since tags of a scheme are there"
     );
     assert_eq!(texts, ["1: x/B-A y/I-A z/O", "5: x/O z/B-B"]);
@@ -351,9 +351,9 @@ fn a_first_line_that_may_be_a_header_is_refused() {
 fn marks_of_comments_are_no_words() {
     for mark in ["# doc", ";; doc", "%% 0", "// a b c"] {
         let text = format!("{mark}\nHe PRP\nruns VB\n\n{mark}\nshe PRP\n\nruns VB\n");
-        let (said, texts) = read("c", text.leak(), None).unwrap();
+        let (note, texts) = read("c", text.leak(), None).unwrap();
         let word = first_word(mark);
-        assert!(said.contains(&format!("lines of `{word}` before a sentence are comments")), "{said}");
+        assert!(note.contains(&format!("lines of `{word}` before a sentence are comments")), "{note}");
         assert_eq!(texts, ["2: He/PRP runs/VB", "6: she/PRP", "8: runs/VB"], "{mark}");
     }
     // These lines are words: the tag is a tag of other words, or the mark also begins other lines.
@@ -362,13 +362,13 @@ fn marks_of_comments_are_no_words() {
     assert_eq!(read("c", "# SYM\na N\n\n# SYM\nb V\n", None).unwrap().1[1], "4: #/SYM b/V");
     assert_eq!(read("c", "-DOCEND- X\n\nHe O\n-docend- O\n", None).unwrap().1, ["3: He/O"]);
     assert_eq!(read("c", "-DOC- X\nDOC-A X\n", None).unwrap().1, ["1: -DOC-/X DOC-A/X"]);
-    let (said, texts) = read(
+    let (note, texts) = read(
         "c",
         "TOKEN\tNE-COARSE-LIT\tMISC\n# document_id = x\nHe\tO\t_\nBonn\tB-LOC\t_\n\n# document_id = y\nso\tO\t_\n",
         None,
     )
     .unwrap();
-    assert!(said.contains("tags in column 2 (ne_coarse_lit)"), "{said}");
+    assert!(note.contains("tags in column 2 (ne_coarse_lit)"), "{note}");
     assert_eq!(texts, ["3: He/O Bonn/B-LOC", "7: so/O"]);
 }
 

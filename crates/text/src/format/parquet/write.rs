@@ -125,7 +125,7 @@ impl Answers {
         let Some(out) = self.waiting.take() else { return Ok(()) };
         let about = self.file.metadata().file_metadata();
         let beside = about.key_value_metadata().cloned().unwrap_or_default();
-        let beside = beside.into_iter().filter(|of| of.key != OF_ARROW).collect();
+        let beside = beside.into_iter().filter(|entry| entry.key != OF_ARROW).collect();
         let properties = WriterProperties::builder()
             .set_compression(Compression::SNAPPY)
             .set_statistics_enabled(EnabledStatistics::Chunk)

@@ -347,8 +347,8 @@ fn is_spaced(file: &TextFile, separator: char, rows: &[Vec<String>]) -> Result<b
 impl Dialect {
     /// Returns the notation of the table's cells, which is detected once for a file and its settings.
     pub(crate) fn of(file: &TextFile, format: FileFormat, options: &ReadOptions) -> Result<Self> {
-        let told = options.told.as_deref().unwrap_or(options);
-        let set = told.format == Some(FileFormat::Tsv) && told.separator.is_some();
+        let as_set = options.as_set.as_deref().unwrap_or(options);
+        let set = as_set.format == Some(FileFormat::Tsv) && as_set.separator.is_some();
         let key = format!("{:?}", (file.characters(), format, options.separator, set, options.quotes));
         file.head.found(key, || match options.separator.filter(|&separator| set && separator == '\t') {
             Some(separator) if options.quotes != Some(true) => {

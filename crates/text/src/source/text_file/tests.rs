@@ -124,10 +124,10 @@ fn line_ends_and_marks_are_no_text() {
 
 #[test]
 fn bytes_become_characters_as_declared() {
-    let of = |encoding| file(b"caf\xe9 \x96 \x80").encoding(encoding).text();
-    assert_eq!(of(Encoding::Latin1).unwrap(), "café \u{96} \u{80}");
-    assert_eq!(of(Encoding::Windows1252).unwrap(), "café – €");
-    assert!(of(Encoding::Utf8).is_err());
+    let text_in = |encoding| file(b"caf\xe9 \x96 \x80").encoding(encoding).text();
+    assert_eq!(text_in(Encoding::Latin1).unwrap(), "café \u{96} \u{80}");
+    assert_eq!(text_in(Encoding::Windows1252).unwrap(), "café – €");
+    assert!(text_in(Encoding::Utf8).is_err());
 }
 
 #[test]
@@ -160,28 +160,28 @@ fn a_long_line_is_never_held() {
 
 #[test]
 fn what_is_no_text_is_named_wherever_it_is() {
-    let said = |bytes: &[u8], expected: &str| {
+    let shown = |bytes: &[u8], expected: &str| {
         for message in [message(file(bytes).text()), file(bytes).labelled().err().unwrap().to_string()] {
             assert!(message.contains(expected), "{message}");
         }
     };
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n";
     let by_lfs = "got a Git LFS pointer in the place of the file: fetch the file by `git lfs pull`";
-    said(pointer, &format!("file `f`: expected text, plain or in gzip or zip, {by_lfs}"));
-    said(&gzip(pointer), &format!("file `f`: expected text, plain or in gzip or zip, {by_lfs}"));
-    said(
+    shown(pointer, &format!("file `f`: expected text, plain or in gzip or zip, {by_lfs}"));
+    shown(&gzip(pointer), &format!("file `f`: expected text, plain or in gzip or zip, {by_lfs}"));
+    shown(
         &zipped(&[("d.csv", pointer)]),
         &format!("file `f!d.csv`: expected text, plain or in gzip or zip, {by_lfs}"),
     );
-    said(&gzip(&gzip(b"text")), "got a gzip file in another archive: unpack the outer archive");
+    shown(&gzip(&gzip(b"text")), "got a gzip file in another archive: unpack the outer archive");
     let book: &[(&str, &[u8])] = &[("[Content_Types].xml", b"<?xml?>"), ("xl/workbook.xml", b"<?xml?>")];
-    said(
+    shown(
         &zipped(book),
         "file `f`: expected text, plain or in gzip or zip, got an Excel workbook (.xlsx): export the sheet as CSV",
     );
     let zip = Temporary::new("book.xlsx", &zipped(book));
     assert!(message(Folder::open(&zip.0)).contains("an Excel workbook"));
-    said(&zipped(&[("[Content_Types].xml", b"x"), ("word/document.xml", b"x")]), "got a Word document");
+    shown(&zipped(&[("[Content_Types].xml", b"x"), ("word/document.xml", b"x")]), "got a Word document");
 }
 
 #[test]
@@ -194,7 +194,7 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
         || std::fs::File::options().write(true).open(&path.0).unwrap().set_modified(modified).unwrap();
     let open = || TextFile::open(&path.0).unwrap();
     let data = open();
-    let said = |expected: &str| {
+    let shown = |expected: &str| {
         let e = message(data.text());
         assert!(
             e.contains("expected the file unchanged since it was first opened, got") && e.contains(expected),
@@ -205,13 +205,13 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
     assert_eq!(data.labelled().unwrap().read_all().unwrap().len(), 2);
     assert_eq!(data.labelled().unwrap().read_all().unwrap().len(), 2);
     write(b"a\t1\nb\t2\nc\t3\n");
-    said("12 bytes instead of 8");
+    shown("12 bytes instead of 8");
     write(b"a\t1\n");
-    said("4 bytes instead of 8");
+    shown("4 bytes instead of 8");
     write(b"a\t1\nb\t3\n");
     same_time();
     // Size and time are unchanged; at the end of the file, the checksum of the bytes shows the change.
-    said("other bytes than at first");
+    shown("other bytes than at first");
     write(b"a\t1\nb\t2\n");
     same_time();
     assert!(data.text().is_ok());
@@ -221,13 +221,13 @@ fn a_file_that_changes_is_an_error_when_it_is_read_again() {
         .unwrap()
         .set_modified(std::time::SystemTime::UNIX_EPOCH)
         .unwrap();
-    said("a file that was written since then");
+    shown("a file that was written since then");
     std::fs::remove_file(&path.0).unwrap();
-    said("none: it was removed");
+    shown("none: it was removed");
     #[cfg(unix)]
     {
         let _listener = std::os::unix::net::UnixListener::bind(&path.0).unwrap();
-        said("a pipe or a device in its place");
+        shown("a pipe or a device in its place");
         std::fs::remove_file(&path.0).unwrap();
     }
     // The file grows while it is read, and is longer than a buffer.
@@ -251,17 +251,17 @@ fn gzip_is_recognised_and_its_damage_too() {
     assert_eq!(file(&[gzip(b"a"), vec![0; 1000]].concat()).text().unwrap(), "a");
     let behind = message(file(&[gzip(b"a"), b"more".to_vec()].concat()).text());
     assert!(behind.contains("other bytes behind its end, from byte"), "{behind}");
-    for cut in [3, 15, packed.len() / 2, packed.len() - 4] {
-        let mut records = file(&packed[..cut]).labelled().unwrap();
-        assert!(records.any(|record| record.is_err_and(|e| e.kind() == ErrorKind::Format)), "cut at {cut}");
+    for end in [3, 15, packed.len() / 2, packed.len() - 4] {
+        let mut records = file(&packed[..end]).labelled().unwrap();
+        assert!(records.any(|record| record.is_err_and(|e| e.kind() == ErrorKind::Format)), "cut at {end}");
     }
     let whole = text.lines().count();
     let mut records = file(&packed[..packed.len() / 2]).labelled().unwrap();
-    let cut = records.find_map(Result::err).unwrap().to_string();
-    let line: usize = cut.strip_prefix("f:").unwrap().split(':').next().unwrap().parse().unwrap();
-    let said = "expected more of the compressed file, got its end: it was cut short, as by a download that broke off";
-    assert!((2..whole).contains(&line) && cut.ends_with(said), "{cut}");
-    assert!(message(file(&packed[..packed.len() / 2]).text()).ends_with(said));
+    let end = records.find_map(Result::err).unwrap().to_string();
+    let line: usize = end.strip_prefix("f:").unwrap().split(':').next().unwrap().parse().unwrap();
+    let shown = "expected more of the compressed file, got its end: it was cut short, as by a download that broke off";
+    assert!((2..whole).contains(&line) && end.ends_with(shown), "{end}");
+    assert!(message(file(&packed[..packed.len() / 2]).text()).ends_with(shown));
     let mut flipped = packed.clone();
     let middle = flipped.len() / 2;
     flipped[middle] ^= 16;
@@ -361,8 +361,8 @@ fn a_damaged_zip_is_an_error_wherever_it_is_damaged() {
     let text = (0..3000).map(|i| format!("{i}\n")).collect::<String>();
     let whole = zipped(&[("a.txt", text.as_bytes())]);
     assert_eq!(file(&whole).text().unwrap(), text);
-    for cut in [4, 40, whole.len() / 2, whole.len() - 1] {
-        assert!(file(&whole[..cut]).text().is_err(), "cut at {cut}");
+    for end in [4, 40, whole.len() / 2, whole.len() - 1] {
+        assert!(file(&whole[..end]).text().is_err(), "cut at {end}");
     }
     // Every flipped bit in the packed bytes is detected.
     for at in (50..whole.len() - 120).step_by(97) {
@@ -415,7 +415,7 @@ fn folders_and_absent_files_are_refused() {
 
 #[test]
 fn labels_come_from_names_of_files_and_folders() {
-    let of = |name: &str, members: &[(&str, &[u8])], labels: fn(&Folder) -> Result<Classes>| {
+    let opened = |name: &str, members: &[(&str, &[u8])], labels: fn(&Folder) -> Result<Classes>| {
         let zip = Temporary::new(name, &zipped(members));
         let read = |folder: Folder| {
             let classes = labels(&folder)?.into_iter();
@@ -427,26 +427,26 @@ fn labels_come_from_names_of_files_and_folders() {
     };
     let pair = |label: &str, text: &str| (label.to_owned(), text.to_owned());
     let files: &[(&str, &[u8])] = &[("Czech.txt", b"c"), ("Arabic.txt", b"a"), (".DS_Store", b"x")];
-    assert_eq!(of("1", files, Folder::file_per_class), Ok(vec![pair("Arabic", "a"), pair("Czech", "c")]));
+    assert_eq!(opened("1", files, Folder::file_per_class), Ok(vec![pair("Arabic", "a"), pair("Czech", "c")]));
     let files: &[(&str, &[u8])] = &[("rt.pos", b"p"), ("rt.neg", b"n")];
-    assert_eq!(of("2", files, Folder::file_per_class), Ok(vec![pair("neg", "n"), pair("pos", "p")]));
+    assert_eq!(opened("2", files, Folder::file_per_class), Ok(vec![pair("neg", "n"), pair("pos", "p")]));
     let nested: &[(&str, &[u8])] = &[("m/pos/2.txt", b"2"), ("m/pos/1.txt", b"1"), ("m/neg/1.txt", b"3")];
     let expected = Ok(vec![pair("neg", "3"), pair("pos", "1"), pair("pos", "2")]);
-    assert_eq!(of("3", nested, Folder::folder_per_class), expected);
-    let error = of("4", nested, Folder::file_per_class).unwrap_err();
+    assert_eq!(opened("3", nested, Folder::folder_per_class), expected);
+    let error = opened("4", nested, Folder::file_per_class).unwrap_err();
     let expected = "labels in `ZIP`: expected one file per label, got label `1` for `ZIP!m/neg/1.txt` and `ZIP!m/pos/1.txt`";
     assert_eq!(error, expected);
-    let error = of("5", &[("1.txt", b"1")], Folder::folder_per_class).unwrap_err();
+    let error = opened("5", &[("1.txt", b"1")], Folder::folder_per_class).unwrap_err();
     assert_eq!(
         error,
         "files of `ZIP`: expected each file in a folder with the name of its label, got `1.txt` outside of any folder"
     );
-    let error = of("6", &[("1.txt", b"1")], Folder::file_per_class).unwrap_err();
+    let error = opened("6", &[("1.txt", b"1")], Folder::file_per_class).unwrap_err();
     assert_eq!(error, "labels in `ZIP`: expected at least two, got only `1`");
     assert_eq!(
-        of("7", &[], Folder::file_per_class).unwrap_err(),
+        opened("7", &[], Folder::file_per_class).unwrap_err(),
         "files of `ZIP`: expected at least one, got none"
     );
-    let filtered = of("8", &[("a.md", b"1")], |folder| folder.clone().extension("txt")?.file_per_class());
+    let filtered = opened("8", &[("a.md", b"1")], |folder| folder.clone().extension("txt")?.file_per_class());
     assert_eq!(filtered.unwrap_err(), "files of `ZIP`: expected files that end with `.txt`, got none");
 }

@@ -39,20 +39,20 @@ fn texts_of_tables_get_tags_and_other_columns_none() {
         ("r.txt", new(), "one text per line", "a fog,is it~\tT T T~\nan ox,is it~\tT T T~\n"),
     ] {
         let text: String = answered.split('~').step_by(2).collect();
-        let [said, found] = read_as(text.as_bytes(), name, QuestionKind::Words, &trained(set), &["tags"]);
-        assert!(said.contains(how) && found == answered.replace('~', ""), "{name}: {said}\n{found}");
+        let [shown, found] = read_as(text.as_bytes(), name, QuestionKind::Words, &trained(set), &["tags"]);
+        assert!(shown.contains(how) && found == answered.replace('~', ""), "{name}: {shown}\n{found}");
     }
     for (name, text) in [("a.csv", "1,fog,rain\n2,sun,ice\n"), ("b.tsv", "a b\tc d\ne f\tg h\n")] {
         let files = Files::new(&format!("to-tag-{name}"), &[(name, text.as_bytes())]);
-        let said = files.said(Questions::open(files.at(name), &trained(new()), QuestionKind::Words));
+        let shown = files.error(Questions::open(files.at(name), &trained(new()), QuestionKind::Words));
         let expected = format!("column of the texts in file `{name}`: expected a header with a known name");
-        says(&said, &[&expected, "set `data.text` to the name or the number"]);
+        says(&shown, &[&expected, "set `data.text` to the name or the number"]);
     }
     // Neither words nor texts: the first reason is given.
     let files = Files::new("no-words", &[("a.jsonl", b"{\"id\":1,\"note\":\"fog\"}\n".as_slice())]);
-    let said = files.said(Questions::open(files.at("a.jsonl"), &new(), QuestionKind::Words));
+    let shown = files.error(Questions::open(files.at("a.jsonl"), &new(), QuestionKind::Words));
     let note = "a field with a known name, such as `text`, may also have texts to tag";
-    assert!(said.contains("of the tokens") && said.contains(note), "{said}");
+    assert!(shown.contains("of the tokens") && shown.contains(note), "{shown}");
     // Words that are numbers in JSON may be ids.
     let (text, asked) = read("[1,\"fog\"]\n", "a.jsonl", QuestionKind::Words, &new());
     assert_eq!(text, "[1,\"fog\",null]\n");
