@@ -181,7 +181,8 @@ fn sparse_kernel<T: Element + Float>(x: &Csr, y: &Csr) -> Result<Csr> {
 fn dense_product<T: Element>(x: &Csr, y: &Dense, out: &mut Dense) -> Result<()> {
     let (n, y) = (y.width(), y.as_slice::<T>()?);
     let (values, to) = (x.values.as_slice::<T>()?, out.as_mut_slice::<T>()?);
-    let mut sums = vec![T::default().summand(); n];
+    // Without rows, the width may be too large for memory.
+    let mut sums = vec![T::default().summand(); n.min(to.len())];
     for row in 0..x.shape[0] {
         sums.fill(T::default().summand());
         for at in x.range(row) {
