@@ -101,7 +101,7 @@ const METRICS: [(usize, Make); 23] = [
     (1, |v| Box::new(MeanError::absolute(v[0], v[1]))),
     (1, |v| Box::new(MeanError::squared(v[0], v[1]))),
     (1, |v| Box::new(MeanError::root_squared(v[0], v[1]).named("root"))),
-    (1, |v| Box::new(LabelSetF1::new(v[1], v[0]).named("sets of logits"))),
+    (4, |v| Box::new(LabelSetF1::new(v[0], v[1]).named("sets of logits"))),
     (1, |v| {
         let per_label = LabelThreshold::PerLabel;
         Box::new(LabelSetF1::of_probabilities(v[0], v[1], 3, per_label).named("sets"))
@@ -132,9 +132,15 @@ fn classifier_with(twin: bool) -> Trainer {
     let logits = h.sequence_pool(Pool::Last).linear(3);
     let losses = logits.cross_entropy(label);
     let (probabilities, backwards) = (logits.softmax(), words.sequence_reverse());
-    let checkpoint = [vec![logits, label], vec![probabilities, logits], vec![backwards, words], vec![losses]];
+    let variables = [
+        vec![logits, label],
+        vec![probabilities, logits],
+        vec![backwards, words],
+        vec![losses],
+        vec![logits, probabilities],
+    ];
     let metrics: Vec<BuiltIn> =
-        METRICS.iter().map(|(vars, make)| BuiltIn { metric: make(&checkpoint[*vars]), twin }).collect();
+        METRICS.iter().map(|(vars, make)| BuiltIn { metric: make(&variables[*vars]), twin }).collect();
     let trainer = Trainer::new(net, losses.mean(), &Adam::new(0.02).lazy()).unwrap();
     metrics
         .into_iter()
@@ -342,8 +348,8 @@ fn twins_of_the_built_in_metrics_give_the_same_line() {
         let units = Unit::of_metrics(&file, &ops::catalogue());
         let mut predictor = Predictor::new(file, &ops::catalogue()).unwrap();
         for (name, (_, make)) in names.iter().zip(METRICS).filter(|_| twin) {
-            let checkpoint = move |vars: &[Var]| BuiltIn { metric: make(vars), twin };
-            predictor = predictor.metric(name, checkpoint).unwrap();
+            let twin_of = move |vars: &[Var]| BuiltIn { metric: make(vars), twin };
+            predictor = predictor.metric(name, twin_of).unwrap();
         }
         (predictor.evaluate(&texts(60..97)).unwrap().to_string(), units)
     };

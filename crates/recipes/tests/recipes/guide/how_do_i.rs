@@ -234,7 +234,7 @@ fn write_a_metric_of_my_own_with_its_interval() -> unpadded::Result<()> {
     let folder = Folder::new("own-metric")?;
     let file = folder.file("reviews.tsv").display().to_string();
     let line =
-        |i: usize| format!("it was {} {}\t{}\n", ["fine", "dull"][i % 2], i % 7, ["good", "bad"][i % 2]);
+        |i: usize| format!("it was {} {i}\t{}\n", ["fine", "dull"][i % 2], ["good", "bad"][i % 2]);
     std::fs::write(&file, (0..60).map(line).collect::<String>())?;
     let mut config = Config::new(Task::Classify);
     (config.data.train, config.data.test) = (Some(file.clone()), Some(file));
