@@ -1,6 +1,6 @@
 //! The sum of the gradients of all parts of a step, on every rank, in the order of a [binary tree](super::tree) over the parts.
 //!
-//! Each of the N ranks sums one [`Share`] of the gradients: a range of the dense numbers, and every N-th of the selected rows. Each
+//! Each of the N ranks sums one [`GradientShare`] of the gradients: a range of the dense numbers, and every N-th of the selected rows. Each
 //! rank then sends the sums of its share to all ranks. A rank whose parts form one subtree sends 2 (N − 1)/N times the size of
 //! the gradients; the height of a sparse table does not matter. Dense gradients stay where they are ([`HeldSums`]): a message is
 //! written from them, and a received message is added to them or replaces them.
@@ -81,7 +81,7 @@ fn union<T: RowValue + Element>(a: &SelectedRows, b: &SelectedRows) -> Result<Se
 }
 
 /// The share of the gradients that one rank sums.
-pub(crate) struct Share<'a> {
+pub(crate) struct GradientShare<'a> {
     rank: usize,
     size: usize,
     specs: &'a [GradientSpec],
@@ -105,7 +105,7 @@ enum DenseSum<'m> {
     Own(Vec<Dense>),
 }
 
-impl<'a> Share<'a> {
+impl<'a> GradientShare<'a> {
     pub(crate) fn new(rank: usize, size: usize, specs: &'a [GradientSpec]) -> Self {
         let all: usize = specs.iter().map(GradientSpec::numbers).sum();
         let first = |rank: usize| (all as u128 * rank as u128 / size as u128) as usize;

@@ -12,7 +12,7 @@ use super::training::TrainingState;
 use crate::error::Result;
 use crate::executor::Run;
 use crate::on_data::{Totals, merged, zeros_of};
-use crate::parallel::{self, End, Message, Reader, Share, World, whole_table};
+use crate::parallel::{self, End, GradientShare, Message, Reader, World, whole_table};
 use crate::store::WeighedGradient;
 use crate::tensor::{Dense, SelectedRows, Variable};
 
@@ -132,7 +132,7 @@ impl Trainer {
             let mut message = Message(if rank == world.rank() { Vec::new() } else { world.message() });
             if rank != world.rank() {
                 message.0.extend_from_slice(&head.0);
-                let share = Share::new(rank, world.size(), &specs);
+                let share = GradientShare::new(rank, world.size(), &specs);
                 own.keys
                     .iter()
                     .filter_map(|(_, key)| *key)
@@ -156,7 +156,7 @@ impl Trainer {
         let specs = own.sums.specs.clone();
         let compiled = self.step.compiled()?;
         let mut held = SumsInArena { sums: &mut own.sums, executor: &mut compiled.runner.executor };
-        let share = |rank: usize| Share::new(rank, world.size(), &specs);
+        let share = |rank: usize| GradientShare::new(rank, world.size(), &specs);
         let mut readers: Vec<Reader<'_>> =
             received.iter().map(|(bytes, begin)| Reader(&bytes[*begin..])).collect();
         let mut mine = Message(world.message());

@@ -17,7 +17,7 @@ pub(super) struct TrainingSettings {
     pub(super) metrics: Vec<Measure>,
     pub(super) objective: LossSettings,
     pub(super) rates: RateSettings,
-    pub(super) division: Division,
+    pub(super) division: StepDivision,
     pub(super) outputs: Vec<CallerSetting<(String, Var)>>,
     pub(super) file: Option<PathBuf>,
     pub(super) every: Option<CallerSetting<u64>>,
@@ -57,7 +57,7 @@ pub(super) struct RateSettings {
 
 /// The division of a step into batches, parts and pieces.
 #[derive(Default)]
-pub(super) struct Division {
+pub(super) struct StepDivision {
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
     pub(super) memory_limit: Option<CallerSetting<u64>>,
@@ -75,7 +75,7 @@ impl TrainingSettings {
             metrics: vec![loss],
             objective,
             rates: RateSettings::default(),
-            division: Division::default(),
+            division: StepDivision::default(),
             outputs: Vec::new(),
             file: None,
             every: None,
