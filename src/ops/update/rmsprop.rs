@@ -52,7 +52,7 @@ impl<T: Float, const N: usize> ElementStep<T, N> for Spread<T> {
         } else {
             change
         };
-        fields[0] = fields[0] - self.rate * change;
+        fields[0] -= self.rate * change;
         fields
     }
 }
