@@ -323,8 +323,8 @@ impl Sources {
             }
         } else {
             found.extend(self.losing_tail(function, &block[open + 1..]));
-            if head.ends_with("else") {
-                found.extend(self.losing_tail(function, head[..head.len() - 4].trim_end()));
+            if let Some(head) = head.strip_suffix("else") {
+                found.extend(self.losing_tail(function, head.trim_end()));
             }
         }
         found
