@@ -41,6 +41,9 @@ pub use crate::kernels::BagPool;
 
 use crate::operator::Registry;
 use crate::program::Builder;
+// The page of operators links to it.
+#[cfg(doc)]
+use crate::program::Var;
 
 /// Returns the registry of all operators of this crate. Another crate adds its own operators with [`Registry::add`].
 pub fn catalogue() -> Registry {

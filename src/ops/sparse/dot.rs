@@ -48,7 +48,7 @@ builder_methods! { Builder, Var;
     /// For a csr `x`, the result is dense if `y` is dense or selected rows. If `y` is csr or coo, the result is csr. The result
     /// has an entry wherever at least one product of two entries contributes, even if the sum of the products is 0. A dense `y`
     /// may be a vector `[k]`: then the result has one number per row, `[rows, 1]`. For a dense `x`, `dot` is
-    /// [`product`](Builder::product).
+    /// [`product`](crate::Builder::product).
     ///
     /// A sparse operand has a gradient at its stored numbers only. The gradient of a dense matrix `y` is stored as selected
     /// rows: one row for each column of `x` that has entries. Only stored numbers are multiplied, so an infinite or NaN number

@@ -113,7 +113,7 @@ fn goes_on(dir: &TestDir, run: &str, processes: usize) {
 
 #[test]
 fn several_processes_train_to_the_bytes_of_one() {
-    let Some((dir, _alone)) = dir("bytes") else { return };
+    let Some((dir, _alone)) = test_dir("bytes") else { return };
     // Equal texts would all be held out, or none.
     let sentence = |i: usize| format!("it O\nrains O\nin O\nParis{i} B-place\n\nno O\nrain{i} O\n\n");
     dir.write("tags.conll", &(0..30).map(sentence).collect::<String>());
@@ -143,7 +143,7 @@ fn several_processes_train_to_the_bytes_of_one() {
 
 #[test]
 fn a_training_goes_on_on_other_numbers_of_processes() {
-    let Some((dir, _alone)) = dir("resumed") else { return };
+    let Some((dir, _alone)) = test_dir("resumed") else { return };
     done(&dir, 3, &training(&["--epochs", "2", "--run", "run"]));
     dir.stdout(&["train", "--resume", "run", "--epochs", "3", "--quiet"], "");
     done(&dir, 2, &["train", "--resume", "run", "--epochs", "5", "--quiet"]);
@@ -158,7 +158,7 @@ fn a_training_goes_on_on_other_numbers_of_processes() {
 
 #[test]
 fn a_process_that_is_killed_or_stopped_ends_all() {
-    let Some((dir, _alone)) = dir("killed") else { return };
+    let Some((dir, _alone)) = test_dir("killed") else { return };
     for rank in [0, 1] {
         let run = format!("killed{rank}");
         let (code, text) = signalled(&dir, &run, &[], 8, |_, ranks| send("-KILL", ranks[rank]));
@@ -175,7 +175,7 @@ fn a_process_that_is_killed_or_stopped_ends_all() {
 
 #[test]
 fn an_interrupt_is_saved_once() {
-    let Some((dir, _alone)) = dir("interrupted") else { return };
+    let Some((dir, _alone)) = test_dir("interrupted") else { return };
     let (code, text) = signalled(&dir, "usr1", &[], 20, |mpirun, _| send("-USR1", mpirun));
     assert!(code == Some(130) && text.matches("--resume usr1 continues").count() == 1, "{code:?}: {text}");
     dir.best_is_of_last("usr1");
@@ -192,7 +192,7 @@ fn an_interrupt_is_saved_once() {
 
 #[test]
 fn errors_of_a_process_are_reported_once() {
-    let Some((dir, _alone)) = dir("errors") else { return };
+    let Some((dir, _alone)) = test_dir("errors") else { return };
     // Each rank in a folder of its own, as on hosts with their own disks.
     let others = reviews().replacen("dull", "fine", 1);
     for (host, text) in
@@ -229,7 +229,7 @@ fn errors_of_a_process_are_reported_once() {
 
 #[test]
 fn a_full_disk_ends_all() {
-    let Some((dir, _alone)) = dir("full") else { return };
+    let Some((dir, _alone)) = test_dir("full") else { return };
     let disk = dir.0.join("disk");
     fs::create_dir(&disk).unwrap();
     let mount = Command::new("mount").args(["-t", "tmpfs", "-o", "size=32k", "tmpfs"]).arg(&disk).output();
@@ -248,7 +248,7 @@ fn a_full_disk_ends_all() {
 
 #[test]
 fn other_commands_are_of_one_process() {
-    let Some((dir, _alone)) = dir("others") else { return };
+    let Some((dir, _alone)) = test_dir("others") else { return };
     for arguments in [&["data", "stats", "reviews.tsv"][..], &["init", "classify"]] {
         let (code, text) = ended(&mpirun(&dir, 2, arguments).output().unwrap());
         assert_eq!(code, Some(2), "{text}");
@@ -305,7 +305,7 @@ fn wait_after(child: &mut Child, rank: Option<u32>, fault: &str) {
 
 #[test]
 fn random_faults_end_all() {
-    let Some((dir, _alone)) = dir("faults") else { return };
+    let Some((dir, _alone)) = test_dir("faults") else { return };
     let settings = ["--epochs", "6", "--deadline", "4", "--set", "training.parts=4", "--run"];
     let start = |processes, run: &str| {
         mpirun(&dir, processes, &training(&[&settings, &[run][..], &SMALL].concat())).spawn().unwrap()
