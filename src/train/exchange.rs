@@ -71,11 +71,13 @@ impl Trainer {
         results: &mut [Option<PartResult>],
     ) -> Result<(OwnSums, Messages)> {
         let (size, parts) = (world.size(), results.len());
+        // The flag is read once: a signal that comes after the message was written must not stop this process alone.
+        let mut stop = self.step.stop.load(Ordering::SeqCst);
         let (mine, own) = match ran {
             Err(error) => (Err(error), None),
             Ok(mut own) => {
                 let kept = self.keep_rows_without_gradient(&own.sums);
-                let mine = kept.and_then(|()| self.messages_to_all(world, &mut own, dealt, results));
+                let mine = kept.and_then(|()| self.messages_to_all(world, &mut own, dealt, (results, stop)));
                 (mine, Some(own))
             }
         };
@@ -85,7 +87,6 @@ impl Trainer {
         let read = &self.step.program()?.read;
         let heights: Vec<usize> = read.iter().map(|read| read.height).collect();
         let mut rows: Vec<Vec<i64>> = read.iter().map(|read| read.rows.clone()).collect();
-        let mut stop = self.step.stop.load(Ordering::SeqCst);
         let zero = self.zero_result(parts)?;
         let mut received = Messages::with_capacity(size);
         for (sender, bytes) in all.into_iter().enumerate() {
@@ -115,9 +116,8 @@ impl Trainer {
         world: &World,
         own: &mut OwnSums,
         dealt: &StepParts,
-        results: &mut [Option<PartResult>],
+        (results, mut stop): (&mut [Option<PartResult>], bool),
     ) -> Result<Vec<Vec<u8>>> {
-        let mut stop = self.step.stop.load(Ordering::SeqCst);
         let compiled = self.step.compiled()?;
         let heights: Vec<usize> = compiled.read.iter().map(|read| read.height).collect();
         let mut rows: Vec<Vec<i64>> =
