@@ -13,7 +13,7 @@
 //! `target/scaling-*.svg`; `scaling-batch`, `scaling-hidden`, `scaling-hidden-alone` and `scaling-length` are its parts.
 //! `build`: the seconds that programs of many operators take before they run. `small`: a prediction service's runs, few
 //! short sequences, forward only. `trained-W1`, `-W2`, `-W3` and `-W4`: trainings by a `Trainer` in `--parts`;
-//! `stored-W3-1000000`: a table over processes; both under `mpirun` too (`--features mpi`). `norm`: layer norm and root mean
+//! `dealt-W3`: a table dealt to processes; both under `mpirun` too (`--features mpi`). `norm`: layer norm and root mean
 //! square norm over 100 MB, beside a copy. `attention`: that operator alone. `W6`: a language model of two LSTM(512) writes, one
 //! token after another; `session`: a step of an LSTM(256) beside its products; `beam`: W5's model searches with a beam of 8 for
 //! 64 sources, beside the likeliest token alone; `queue`: 64 callers of an LSTM(256). `crf`, `ctc`: these losses alone, with the

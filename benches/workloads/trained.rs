@@ -1,16 +1,12 @@
-//! Trainings by a `Trainer` or over a `WorldStore`, on one process or, with the feature `mpi`, on several:
+//! Trainings by a `Trainer`, on one process or, with the feature `mpi`, on several:
 //! `mpirun -n 2 … trained-W1 --threads 1`.
 
-use std::time::Instant;
-
+use unpadded::Builder;
 use unpadded::data::{self as loading, Batches, Data};
-use unpadded::executor::Scope;
 use unpadded::layers::{EmbeddingBag, init};
-use unpadded::optimizer::{Adam, Optimizer};
+use unpadded::optimizer::Adam;
 use unpadded::parallel::{self, Traffic, World};
-use unpadded::store::{StoreTrainer, WorldStore, share};
 use unpadded::train::{Progress, Trainer, Until};
-use unpadded::{Builder, Variable};
 
 use crate::models::{self, Cell, Model};
 use crate::{Outcome, data, memory};
@@ -33,52 +29,18 @@ impl Data for Made {
     }
 }
 
-/// A workload's word: `trained-W1`, or `stored-W3-1000000` with the height of the table.
+/// A workload's word: `trained-W1`, or `dealt-W3` with its table dealt to the ranks.
 pub(crate) fn knows(word: &str) -> bool {
-    ["trained-W1", "trained-W4", "trained-W2", "trained-W3"].contains(&word) || height(word).is_some()
-}
-
-fn height(word: &str) -> Option<usize> {
-    word.strip_prefix("stored-W3-")?.parse().ok().filter(|&height| height > 0)
+    ["trained-W1", "trained-W4", "trained-W2", "trained-W3", "dealt-W3"].contains(&word)
 }
 
 /// The model of W3: a bag of embeddings.
-fn wide(net: &Builder, height: usize) -> Model {
+fn wide(net: &Builder, height: usize, row_sparse: bool) -> Model {
     let words = net.feed("words", unpadded::DType::I64, &[], 1);
     let label = net.feed("label", unpadded::DType::I64, &[], 0);
-    let bag = EmbeddingBag::new(height, 64).sparse().weight_init(init::uniform(-0.05, 0.05));
+    let bag = EmbeddingBag::new(height, 64).weight_init(init::uniform(-0.05, 0.05));
+    let bag = if row_sparse { bag.row_sparse() } else { bag.sparse() };
     Model { feeds: vec![words, label], loss: words.embedding_bag(bag).linear(2).cross_entropy(label).mean() }
-}
-
-/// Trains W3 with its table and the state of exact Adam dealt to the ranks.
-fn stored(word: &str, height: usize, steps: Option<usize>) -> Outcome<()> {
-    let net = Builder::new();
-    let model = wide(&net, height);
-    let (registry, mut program) = (net.registry(), net.finish()?);
-    Adam::new(1e-3).minimize(&mut program, &registry, model.loss.id())?;
-    let Some(world) = world()? else { return Err("expected a build with `--features mpi`".into()) };
-    let (rank, ranks) = (world.rank(), world.size());
-    let mut store = WorldStore::new(&registry, world.clone());
-    share(&program, &mut Scope::new(), &mut store)?;
-    let mut trainer = StoreTrainer::new(&program, &registry, model.loss, store)?;
-    let batches = data::wide(height)?;
-    let steps = steps.unwrap_or(batches.len()).max(1);
-    let (mut tokens, mut clock, mut before) = (0, Instant::now(), world.traffic());
-    for (step, (values, of_batch)) in batches.iter().cycle().take(3 + steps).enumerate() {
-        if step == 3 {
-            (tokens, clock, before) = (0, Instant::now(), world.traffic());
-        }
-        let sequences = values[0].batch_size();
-        let own = rank * sequences / ranks..(rank + 1) * sequences / ranks;
-        let own: Vec<Variable> =
-            values.iter().map(|value| value.slice_sequences(own.clone())).collect::<Result<_, _>>()?;
-        let feeds: Vec<_> = model.feeds.iter().map(|feed| feed.id()).zip(&own).collect();
-        trainer.step(&feeds, &[])?;
-        tokens += of_batch;
-    }
-    let seconds = clock.elapsed().as_secs_f64();
-    line(word, 1, ranks, tokens as f64 / seconds, seconds, steps, &world, before);
-    Ok(())
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -117,15 +79,12 @@ fn line(
 /// Trains for some steps, dealt to `parts` parts, and prints the rate, this rank's waiting and what it sent a step.
 pub(crate) fn run(word: &str, threads: usize, steps: Option<usize>, parts: Option<usize>) -> Outcome<()> {
     const HEIGHT: usize = 1_000_000;
-    if let Some(height) = height(word) {
-        return stored(word, height, steps);
-    }
     let net = Builder::new();
     let (model, batches) = match word {
         "trained-W1" => (models::classify(&net, Cell::Lstm, 256), data::classify()?),
         "trained-W4" => (models::nested(&net), data::documents()?),
         "trained-W2" => (models::language(&net, 512), data::sentences(32, false)?),
-        _ => (wide(&net, HEIGHT), data::wide(HEIGHT)?),
+        _ => (wide(&net, HEIGHT, word == "dealt-W3"), data::wide(HEIGHT)?),
     };
     let names: Vec<String> = model.feeds.iter().map(|&feed| net.name_of(feed)).collect();
     let batch = |(values, tokens): data::Batch| {
@@ -140,6 +99,7 @@ pub(crate) fn run(word: &str, threads: usize, steps: Option<usize>, parts: Optio
         trainer = trainer.parts(parts as u64);
     }
     let world = world()?.unwrap_or_else(|| World::new(parallel::threads(1).remove(0)));
+    let trainer = if word == "dealt-W3" { trainer.deal_tables() } else { trainer };
     let mut trainer = trainer.distributed(world.clone());
     trainer.fit(&batches, &dev, Until::Steps(3))?;
     let before = world.traffic();

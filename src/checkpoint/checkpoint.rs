@@ -10,9 +10,10 @@ use super::metric::MetricDesc;
 use super::position::{Criterion, Position};
 use super::purpose::Purpose;
 use super::sections::{
-    BEST, BEST_ROWS, CARRIED, CRITERION, EPOCH, METRIC, MakeError, NOTES, OUTPUTS, POSITION, PURPOSE, ROWS,
-    SUMS, TENSOR, VOCABULARY, about, longest, malformed, unfit,
+    BEST, BEST_ROWS, CARRIED, CRITERION, EPOCH, METRIC, MakeError, NOTES, OUTPUTS, POSITION, PROGRAM,
+    PURPOSE, ROWS, SHARDS, SUMS, TENSOR, VOCABULARY, about, longest, malformed, unfit,
 };
+use super::shard_files::ShardFiles;
 use super::stored::{
     NamedVocabulary, StoredCriterion, StoredEpoch, StoredMetric, StoredPosition, StoredPurpose, StoredSums,
     StoredTexts,
@@ -20,9 +21,8 @@ use super::stored::{
 use super::sums::SparseSums;
 use super::tensor::{self, Layout, complete, declared, fits, persistent};
 use crate::data::Vocabulary;
-use crate::error::{AtCaller, Error, Result};
+use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::Scope;
-use crate::program::save::SECTION as PROGRAM;
 use crate::program::{Program, VarDesc, VarRole};
 use crate::tensor::{Storage, StorageKind, Variable};
 use crate::wire::record::{FieldType, to_bytes};
@@ -86,6 +86,8 @@ pub struct Checkpoint {
     pub carried: BTreeMap<String, Variable>,
     /// The position of the training: epoch, batch, step and related counts.
     pub position: Position,
+    /// The files with the rows of the row-sparse variables, which several ranks hold; `None` if this checkpoint has all rows.
+    pub(crate) shards: Option<ShardFiles>,
 }
 
 impl Checkpoint {
@@ -164,7 +166,7 @@ impl Checkpoint {
     /// Loads a checkpoint as [`Self::load`] does. This function is not generic, so it is compiled only once, not in every
     /// calling crate.
     fn load_file(path: &Path) -> Result<Self> {
-        Self::read(wire::open(path)?)
+        Self::read(wire::open(path)?)?.with_shards(path, None)
     }
 
     /// Reads the position of the training in a checkpoint file, without the tensors.
@@ -193,7 +195,22 @@ impl Checkpoint {
     /// Fails as [`Self::load`] does.
     #[track_caller]
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()
+        let read =
+            Self::read(Reader::new("bytes of a checkpoint", bytes, bytes.len() as u64)?).at_caller()?;
+        match &read.shards {
+            None => Ok(read),
+            Some(_) => {
+                let expected = "a checkpoint that has all its rows";
+                let got = "a list of rank files, which lie beside the file of this checkpoint";
+                Err(Error::of(ErrorKind::Format, "bytes of a checkpoint", expected, got)).at_caller()
+            }
+        }
+    }
+
+    /// Reads the state of a training that another rank has sent, without the rows of row-sparse variables if the rank sent no
+    /// rows.
+    pub(crate) fn from_message(bytes: &[u8]) -> Result<Self> {
+        Self::read(Reader::new("state of a training", bytes, bytes.len() as u64)?)
     }
 
     /// Moves all tensors into a scope; afterwards, [`Self::tensors`] is empty.
@@ -229,6 +246,9 @@ impl Checkpoint {
         };
         put(PROGRAM, self.program.to_section()?)?;
         put(POSITION, to_bytes(&StoredPosition::of(&self.position)))?;
+        if let Some(shards) = &self.shards {
+            put(SHARDS, to_bytes(shards))?;
+        }
         for (name, sums) in &self.position.sparse {
             for piece in sums.pieces() {
                 put(SUMS, to_bytes(&StoredSums::of(name, sums.count, piece)))?;
@@ -256,7 +276,7 @@ impl Checkpoint {
             fits(desc, Layout::of(&value), &unfit).map_err(|e| e.variable(name))?;
             tensor::write_value(out, TENSOR, name, &value)?;
         }
-        for (name, value) in &self.best {
+        for (name, value) in self.best.iter().filter(|(_, value)| self.holds(value.kind())) {
             tensor::write_value(out, BEST, name, value)?;
         }
         for (name, value) in &self.carried {
@@ -266,7 +286,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    fn read(mut reader: Reader<impl Read>) -> Result<Self> {
+    pub(super) fn read(mut reader: Reader<impl Read>) -> Result<Self> {
         let (mut program, mut position, mut notes, mut outputs) = (None, None, None, None);
         let (mut criterion, mut purpose, mut sparse) = (None, None, BTreeMap::new());
         let mut read = Self::default();
@@ -281,6 +301,10 @@ impl Checkpoint {
                 POSITION => {
                     let value = value::<StoredPosition, _>(&mut reader, what)?;
                     once(&reader, what, &mut position, value)?;
+                }
+                SHARDS => {
+                    let value = reader.read_stored(most)?;
+                    once(&reader, what, &mut read.shards, value)?;
                 }
                 SUMS => {
                     let piece: StoredSums = reader.read_stored(most)?;
@@ -333,9 +357,15 @@ impl Checkpoint {
         Ok(read)
     }
 
+    /// Returns whether this checkpoint has the values of a storage; rank files have the row-sparse values, if there are any.
+    pub(super) fn holds(&self, storage: StorageKind) -> bool {
+        self.shards.is_none() || storage == StorageKind::Dense
+    }
+
     /// Checks that the tensors fit the program, and checks everything that [`Self::check`] checks.
-    fn check_all(&self, wrong: MakeError<'_>) -> Result<()> {
-        complete(TENSOR, &self.kept(), &self.tensors, wrong)?;
+    pub(super) fn check_all(&self, wrong: MakeError<'_>) -> Result<()> {
+        let tensors = self.tensors.iter().map(|(name, value)| (&**name, value)).collect();
+        complete(TENSOR, &self.kept(), &tensors, wrong)?;
         self.check(wrong)
     }
 
@@ -347,6 +377,7 @@ impl Checkpoint {
             let read: BTreeSet<&str> = read.into_iter().map(|id| &*self.program.var(id).name).collect();
             kept.retain(|name, _| read.contains(name));
         }
+        kept.retain(|_, desc| desc.spec().is_none_or(|spec| self.holds(spec.storage)));
         kept
     }
 
@@ -360,9 +391,11 @@ impl Checkpoint {
             return Err(wrong("checkpoint for inference", expected, "at least one of these"));
         }
         if !self.best.is_empty() {
-            let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State;
+            let here = |desc: &VarDesc| desc.spec().is_none_or(|spec| self.holds(spec.storage));
+            let parameter = |(_, desc): &(&str, &VarDesc)| desc.role != VarRole::State && here(desc);
             let parameters = persistent(&self.program).into_iter().filter(parameter).collect();
-            complete(BEST, &parameters, &self.best, wrong)?;
+            let best = self.best.iter().filter(|(_, value)| self.holds(value.kind()));
+            complete(BEST, &parameters, &best.map(|(name, value)| (&**name, value)).collect(), wrong)?;
         }
         let computed = self
             .program

@@ -5,6 +5,7 @@
 //! ```text
 //! program      the training program, encoded as in a program file
 //! position     the position of the training
+//! shards       a list of the files that have the sections `rows` and `best_rows`, if several ranks hold the rows
 //! sums         one or more per metric with many sums: a piece of the sums, as indices and values, without zeros
 //! notes        name -> text
 //! outputs      name -> variable
@@ -26,6 +27,7 @@
 //! ```
 //!
 //! The sections `program`, `position`, `notes` and `outputs` must each occur exactly once, and `program` must be the first.
+//! A rank file has only sections `rows` and `best_rows`.
 //! Names are sorted and no byte depends on a clock, so that equal states are saved as equal bytes. Structured sections are
 //! stored as records (`src/wire.rs`); the module `stored` has one struct for each kind of record. Later releases may add fields
 //! with a default, or sections with new names: a reader checks the checksum of an unknown section and then skips it.
@@ -40,6 +42,8 @@ pub(crate) mod position;
 mod purpose;
 mod quantize;
 mod sections;
+pub(crate) mod shard_files;
+mod shards;
 mod stored;
 mod sums;
 mod tensor;

@@ -5,6 +5,8 @@ use std::io::Read;
 use crate::error::{Error, ErrorKind};
 use crate::wire::{self, Reader};
 
+pub(super) use crate::program::save::SECTION as PROGRAM;
+pub(super) const SHARDS: &str = "shards";
 pub(super) const POSITION: &str = "position";
 pub(super) const SUMS: &str = "sums";
 pub(super) const NOTES: &str = "notes";

@@ -238,7 +238,7 @@ pub(super) fn persistent(program: &Program) -> BTreeMap<&str, &VarDesc> {
 pub(super) fn complete(
     section: &str,
     vars: &BTreeMap<&str, &VarDesc>,
-    tensors: &BTreeMap<String, Storage>,
+    tensors: &BTreeMap<&str, &Storage>,
     wrong: MakeError<'_>,
 ) -> Result<()> {
     for (name, desc) in vars {
@@ -248,7 +248,7 @@ pub(super) fn complete(
             .ok_or_else(|| wrong(&what, "a tensor for this variable of the program", "none"))?;
         fits(desc, Layout::of(value), &|_, expected, got| wrong(&what, expected, got))?;
     }
-    match tensors.keys().find(|name| !vars.contains_key(name.as_str())) {
+    match tensors.keys().find(|name| !vars.contains_key(**name)) {
         Some(name) => {
             Err(wrong(&about(section, name), "only variables that the program keeps", "another variable"))
         }

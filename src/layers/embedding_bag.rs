@@ -41,6 +41,12 @@ impl EmbeddingBag {
         Self { table: self.table.sparse(), ..self }
     }
 
+    /// Makes the table row-sparse, as [`Embedding::row_sparse`](crate::layers::Embedding::row_sparse) does.
+    #[must_use]
+    pub fn row_sparse(self) -> Self {
+        Self { table: self.table.row_sparse(), ..self }
+    }
+
     /// Sets the padding id: pooling skips the padding id, and the row of the padding id starts at zero.
     #[must_use]
     pub fn padding(self, id: usize) -> Self {

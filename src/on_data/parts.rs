@@ -185,22 +185,6 @@ impl BatchLoss {
         }
     }
 
-    /// Returns the factor and the weight of a part's gradient. Each part's gradient is multiplied by its factor; the
-    /// weighted mean over `parts` parts is then the gradient of the whole batch. The gradient that the head computes
-    /// must be added in each part, because it is part of the result even if no part has a row.
-    pub(crate) fn in_mean(&self, whole: &Whole, part: &Totals, all: &Totals, parts: f64) -> (f64, f64) {
-        match self.late {
-            Some(i) if self.terms.totals[i].kind == Total::Mean => {
-                match all.0[i][1] > 0.0 || self.is_mean() {
-                    true => (whole.seeds[i], part.0[i][1]),
-                    false => (0.0, 1.0),
-                }
-            }
-            Some(i) => (whole.seeds[i] * parts, 1.0),
-            None => (parts, 1.0),
-        }
-    }
-
     /// Returns whether the weighted mean of the parts' gradients is the gradient of the whole batch, whatever values the totals
     /// have.
     pub(crate) fn is_mean(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::random::philox;
 use crate::reserve;
 use crate::tensor::{DType, Dense, Element, SelectedRows};
+use crate::with_float;
 
 /// The distribution of the initial values of a table's rows.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -223,15 +224,64 @@ impl RowTable {
     pub(crate) fn to_selected_rows(&self) -> Result<SelectedRows> {
         let mut order: Vec<usize> = (0..self.ids.len()).collect();
         order.sort_unstable_by_key(|&position| self.ids[position]);
+        self.rows_at(&order)
+    }
+
+    /// Returns the touched rows among the rows with the numbers `ids`, in the order of `ids`.
+    ///
+    /// # Errors
+    /// Fails if memory does not suffice.
+    pub(crate) fn touched_among(&self, ids: &[i64]) -> Result<SelectedRows> {
+        let touched: Vec<usize> = ids.iter().filter_map(|id| self.places.get(id).copied()).collect();
+        self.rows_at(&touched)
+    }
+
+    /// Sets the values of some rows, which are touched afterwards.
+    ///
+    /// # Errors
+    /// Fails if the rows have another dtype or width, or if memory does not suffice.
+    pub(crate) fn insert(&mut self, rows: &SelectedRows) -> Result<()> {
+        with_float!(self.dtype, T => {
+            let (from, mut places) = (rows.value().as_slice::<T>()?, Vec::new());
+            self.touch::<T>(rows.row_ids(), &[], &mut places)?;
+            let (width, numbers) = (self.width, self.numbers_mut::<T>()?);
+            for (&position, row) in places.iter().zip(from.chunks_exact(width.max(1))) {
+                numbers[position * width..(position + 1) * width].copy_from_slice(row);
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes some rows, which have their initial values afterwards.
+    ///
+    /// # Errors
+    /// Fails if the table holds another dtype than its own, which is a fault of the engine.
+    pub(crate) fn remove(&mut self, ids: &[i64]) -> Result<()> {
+        with_float!(self.dtype, T => {
+            let (width, numbers) = (self.width, self.numbers.get_mut::<T>(WHAT)?);
+            for id in ids {
+                let Some(position) = self.places.remove(id) else { continue };
+                // The last row takes the free position.
+                self.ids.swap_remove(position);
+                let last = self.ids.len() * width;
+                numbers.copy_within(last.., position * width);
+                numbers.truncate(last);
+                if let Some(&moved) = self.ids.get(position) {
+                    self.places.insert(moved, position);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Returns the touched rows at some positions in memory.
+    fn rows_at(&self, order: &[usize]) -> Result<SelectedRows> {
         let mut shape = self.dims.clone();
         if let Some(first) = shape.first_mut() {
             *first = order.len();
         }
         let ids = order.iter().map(|&position| self.ids[position]).collect();
-        let value = match self.dtype {
-            DType::F64 => self.gather::<f64>(&order, &shape),
-            _ => self.gather::<f32>(&order, &shape),
-        };
+        let value = with_float!(self.dtype, T => self.gather::<T>(order, &shape));
         SelectedRows::new(self.height(), ids, value?)
     }
 
@@ -255,10 +305,7 @@ impl RowTable {
             return Err(Error::new("value", expected, got));
         }
         let (ids, value) = rows.merge()?.into_parts();
-        match self.dtype {
-            DType::F64 => self.refill::<f64>(&value)?,
-            _ => self.refill::<f32>(&value)?,
-        }
+        with_float!(self.dtype, T => self.refill::<T>(&value))?;
         self.places.clear();
         self.places.extend(ids.iter().enumerate().map(|(position, &id)| (id, position)));
         self.ids = ids;
@@ -366,10 +413,27 @@ mod tests {
         assert_eq!(places, [1, 2, 0]);
         let rows = table.to_selected_rows().unwrap();
         assert_eq!(rows.row_ids(), [7, 9, 50]);
+        assert_eq!(table.touched_among(&[3, 9, 50]).unwrap().row_ids(), [9, 50]);
         let mut other = RowTable::new(DType::F64, &[100, 4], RowStart::zeros()).unwrap();
         other.set(rows.clone()).unwrap();
         assert_eq!((row(&other, 7), row(&other, 8)), (row(&table, 7), vec![0.0; 4]));
         assert_eq!(other.to_selected_rows().unwrap(), rows);
+    }
+
+    #[test]
+    fn removed_rows_have_their_initial_values() {
+        let mut changed = table(&[100, 4]);
+        let others = |ids: &[i64]| {
+            let numbers = ids.iter().flat_map(|&id| [id as f64; 4]).collect();
+            SelectedRows::new(100, ids.to_vec(), Dense::from_vec(&[ids.len(), 4], numbers).unwrap()).unwrap()
+        };
+        changed.insert(&others(&[7, 9, 50, 8])).unwrap();
+        changed.remove(&[50, 7, 11]).unwrap();
+        assert_eq!(changed.to_selected_rows().unwrap(), others(&[8, 9]));
+        assert_eq!([row(&changed, 7), row(&changed, 50)], [7, 50].map(|id| row(&table(&[100, 4]), id)));
+        changed.insert(&others(&[50, 9])).unwrap();
+        changed.remove(&[8]).unwrap();
+        assert_eq!(changed.to_selected_rows().unwrap(), others(&[9, 50]));
     }
 
     #[test]

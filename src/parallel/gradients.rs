@@ -19,6 +19,8 @@ use crate::with_float;
 #[derive(Debug, Clone)]
 pub(crate) struct GradientSpec {
     pub(crate) selected_rows: bool,
+    /// Whether each rank needs only its own rows of the sum, because the table is dealt to the ranks.
+    pub(crate) dealt: bool,
     pub(crate) dtype: DType,
     pub(crate) shape: Vec<usize>,
 }
@@ -125,12 +127,6 @@ impl<'a> GradientShare<'a> {
         self.specs.iter().enumerate().filter(|(_, spec)| spec.selected_rows)
     }
 
-    /// Returns the selected rows of a table that belong to this share, by their positions.
-    fn positions(&self, rows: &SelectedRows) -> Vec<usize> {
-        let ids = rows.row_ids().iter().enumerate();
-        ids.filter(|(_, id)| **id as usize % self.size == self.rank).map(|(at, _)| at).collect()
-    }
-
     /// Writes the sum `key` of another rank's share to a message to this rank.
     pub(crate) fn write(&self, held: &mut dyn HeldSums, key: usize, to: &mut Message) -> Result<()> {
         for (param, range) in &self.dense {
@@ -141,24 +137,25 @@ impl<'a> GradientShare<'a> {
         }
         self.tables().try_for_each(|(param, _)| {
             let rows = held.rows(key, param)?;
-            to.rows(rows, &self.positions(rows))
+            to.rows(rows, &rows.positions_of((self.rank, self.size)))
         })
     }
 
-    fn read<'m>(&self, from: &mut Reader<'m>) -> Result<Node<'m>> {
+    fn read_dense<'m>(&self, from: &mut Reader<'m>) -> Result<Vec<&'m [u8]>> {
         let bytes = |(param, range): &(usize, Range<usize>)| range.len() * self.specs[*param].dtype.size_of();
-        let dense = self.dense.iter().map(|piece| from.take(bytes(piece))).collect::<Result<_>>()?;
-        let rows =
-            self.tables().map(|(_, spec)| from.rows(spec.dtype, &spec.shape)).collect::<Result<_>>()?;
-        Ok(Node { dense: DenseSum::Received(dense), rows })
+        self.dense.iter().map(|piece| from.take(bytes(piece))).collect()
+    }
+
+    fn read<'m>(&self, from: &mut Reader<'m>) -> Result<Node<'m>> {
+        let dense = self.read_dense(from)?;
+        let rows = |(_, spec): (usize, &GradientSpec)| from.rows(spec.dtype, &spec.shape);
+        Ok(Node { dense: DenseSum::Received(dense), rows: self.tables().map(rows).collect::<Result<_>>()? })
     }
 
     fn held(&self, held: &dyn HeldSums, key: usize) -> Result<Node<'static>> {
-        let own = |(param, spec): (usize, &GradientSpec)| {
+        let own = |(param, _): (usize, &GradientSpec)| {
             let rows = held.rows(key, param)?;
-            let at = self.positions(rows);
-            let ids = at.iter().map(|&at| rows.row_ids()[at]).collect();
-            SelectedRows::new(spec.shape[0], ids, rows.value().gather_rows(&at)?)
+            rows.at(&rows.positions_of((self.rank, self.size)))
         };
         Ok(Node { dense: DenseSum::Held(key), rows: self.tables().map(own).collect::<Result<_>>()? })
     }
@@ -235,9 +232,9 @@ impl<'a> GradientShare<'a> {
     }
 
     /// Sums this rank's share over all parts, and writes the sums, times `factor` for the dense numbers, to a message to all
-    /// ranks. `occupied` tells for each part whether it has sequences; `own` has the key of each subtree of this rank (`None` for
-    /// a subtree without sequences); `received` has the messages of all ranks, each at the sums of its subtrees. Returns the key of
-    /// the sum that has the dense sums of the share now; `None` if only the message has them.
+    /// ranks; returns the rows of dealt tables, which the message does not have, by parameter. `occupied` tells for each part whether it has sequences; `own` has the key of each subtree of this rank (`None` for
+    /// a subtree without sequences); `received` has the messages of all ranks, each at the sums of its subtrees. Also returns the
+    /// key of the sum that has the dense sums of the share now; `None` if only the message has them.
     ///
     /// # Errors
     /// If no part has sequences, or a message is too short.
@@ -248,7 +245,7 @@ impl<'a> GradientShare<'a> {
         held: &mut dyn HeldSums,
         received: &mut [Reader<'_>],
         (factor, message): (f64, &mut Message),
-    ) -> Result<Option<usize>> {
+    ) -> Result<(Option<usize>, Vec<(usize, SelectedRows)>)> {
         let mut known: Vec<(Range<usize>, Option<Node<'_>>)> = Vec::new();
         for (sender, message) in received.iter_mut().enumerate().filter(|(sender, _)| *sender != self.rank) {
             for of in subtrees(parts_of(sender, self.size, occupied.len())) {
@@ -281,9 +278,14 @@ impl<'a> GradientShare<'a> {
                 message.floats_of(&numbers);
             }
         }
-        let all = |rows: &SelectedRows| (0..rows.row_ids().len()).collect::<Vec<_>>();
-        rows.iter().try_for_each(|rows| message.rows(rows, &all(rows)))?;
-        Ok(in_place)
+        let mut kept = Vec::new();
+        for ((param, spec), rows) in self.tables().zip(rows) {
+            match spec.dealt {
+                true => kept.push((param, rows)),
+                false => message.rows(&rows, &(0..rows.row_ids().len()).collect::<Vec<_>>())?,
+            }
+        }
+        Ok((in_place, kept))
     }
 
     /// Takes the sums of this share from the message of its rank: writes the dense numbers to the gradients of the sum `key`, if
@@ -295,35 +297,17 @@ impl<'a> GradientShare<'a> {
         key: Option<usize>,
         rows: &mut [Vec<SelectedRows>],
     ) -> Result<()> {
-        let Node { dense, rows: tables } = self.read(&mut Reader(message))?;
-        if let (DenseSum::Received(bytes), Some(key)) = (dense, key) {
+        let message = &mut Reader(message);
+        let dense = self.read_dense(message)?;
+        if let Some(key) = key {
             self.each_held(held, key, &mut |at, mut numbers| {
-                numbers.copy_bytes(bytes[at]);
+                numbers.copy_bytes(dense[at]);
                 Ok(())
             })?;
         }
-        self.tables().zip(tables).for_each(|((param, _), table)| rows[param].push(table));
-        Ok(())
+        self.tables().filter(|(_, spec)| !spec.dealt).try_for_each(|(param, spec)| {
+            rows[param].push(message.rows(spec.dtype, &spec.shape)?);
+            Ok(())
+        })
     }
-}
-
-/// Merges the selected rows of all shares of a table; each row number is in one share only.
-pub(crate) fn whole_table(shares: &[SelectedRows], spec: &GradientSpec) -> Result<SelectedRows> {
-    with_float!(spec.dtype, T => sorted::<T>(shares, spec))
-}
-
-fn sorted<T: RowValue + Element>(sets: &[SelectedRows], spec: &GradientSpec) -> Result<SelectedRows> {
-    let width: usize = spec.shape.iter().skip(1).product();
-    let mut places: Vec<(i64, &[T])> = Vec::new();
-    for set in sets {
-        let numbers = set.value().as_slice::<T>()?;
-        let row = |(index, &id): (usize, &i64)| (id, &numbers[index * width..(index + 1) * width]);
-        places.extend(set.row_ids().iter().enumerate().map(row));
-    }
-    places.sort_unstable_by_key(|(id, _)| *id);
-    let numbers = places.iter().flat_map(|(_, row)| row.iter().copied()).collect();
-    let mut shape = spec.shape.clone();
-    shape[0] = places.len();
-    let ids = places.iter().map(|(id, _)| *id).collect();
-    SelectedRows::new(spec.shape[0], ids, Dense::from_vec(&shape, numbers)?)
 }

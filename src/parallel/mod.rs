@@ -18,7 +18,7 @@ mod world;
 pub(crate) use bytes::{End, Message, Reader};
 pub use communicator::{Communicator, ExchangeFailure};
 pub(crate) use deal::{by_tokens, in_turn, parts_of};
-pub(crate) use gradients::{GradientShare, GradientSpec, HeldSums, add_rows, whole_table};
+pub(crate) use gradients::{GradientShare, GradientSpec, HeldSums, add_rows};
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
 pub use threads::{Faults, ThreadRank, simulated, threads};

@@ -51,8 +51,7 @@
 //! return an error that names the rank, from this call or from a later one. The ranks can then make further calls. No
 //! rank applies a gradient before all ranks have merged their rows of the gradient.
 //!
-//! [`share`] with an empty scope initializes each parameter row by row, and [`StoreTrainer`] holds only the rows of an
-//! embedding table that a batch reads. [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a
+//! [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a
 //! folder that all ranks see, then an index file at the path. Therefore, the path names a complete set of files at each
 //! moment. A saved set of files can be restored by any number of ranks, or by a [`LocalStore`].
 //! ```
@@ -93,55 +92,38 @@
 //! # Ok::<(), unpadded::Error>(())
 //! ```
 //!
-//! # Several trainers of one model
+//! # Workers of one store
 //! ```
 //! use ndarray::array;
-//! use unpadded::layers::Embedding;
-//! use unpadded::executor::Scope;
-//! use unpadded::ops::Pool;
-//! use unpadded::optimizer::{Adagrad, Optimizer};
-//! use unpadded::store::{self, KeyValueStore, LocalStore, Consistency, StoreTrainer};
+//! use unpadded::optimizer::Adagrad;
+//! use unpadded::store::{Consistency, KeyValueStore, LocalStore, Rule};
 //! use unpadded::tensor::SelectedRows;
-//! use unpadded::{Builder, DType, Variable};
-//! let net = Builder::new().seed(1);
-//! let words = net.feed("words", DType::I64, &[], 1);
-//! let label = net.feed("label", DType::I64, &[], 0);
-//! let table = Embedding::new(100, 4).sparse();
-//! let logits = words.embedding(table).sequence_pool(Pool::Mean).linear(2);
-//! let loss = logits.cross_entropy(label).mean();
-//! let (registry, mut program) = (net.registry(), net.finish()?);
-//! Adagrad::new(0.5).minimize(&mut program, &registry, loss.id())?;
-//!
+//! use unpadded::{DType, ops};
 //! // Values in at most four shards, and two synchronous workers. One worker makes the keys.
+//! let (registry, table) = (ops::catalogue(), "table".into());
 //! let values = LocalStore::new(&registry, 4)?;
 //! let mut workers = values.workers(2, Consistency::Synchronous)?;
-//! store::share(&program, &mut Scope::of(&program)?, &mut workers[0])?;
-//!
-//! // Each worker trains on its part of every batch, on a thread of its own: here, words below 50 are of class 0.
-//! let losses = std::thread::scope(|threads| {
-//!     let mut trainings = Vec::new();
-//!     for (number, worker) in (0i64..).zip(workers) {
-//!         let (program, registry) = (&program, &registry);
-//!         trainings.push(threads.spawn(move || {
-//!             let mut trainer = StoreTrainer::new(program, registry, loss, worker)?;
-//!             let mut last = 0.0;
-//!             for step in 0..20 {
-//!                 let ids = [(3 * step + number) % 10, 50 + (7 * step + number) % 10];
-//!                 let batch = Variable::from_sequences(&ids.map(|id| vec![id, id]))?;
-//!                 let labels = Variable::dense(array![ids[0] / 50, ids[1] / 50]);
-//!                 last = trainer.step(&[(words.id(), &batch), (label.id(), &labels)], &[])?;
-//!             }
-//!             Ok::<f64, unpadded::Error>(last)
-//!         }));
-//!     }
-//!     trainings.into_iter().map(|training| training.join().expect("no panic")).collect::<Result<Vec<_>, _>>()
+//! workers[0].init_rows(&table, DType::F32, &[100, 2], &mut |row, out| {
+//!     out.fill(row as f64);
+//!     Ok(())
 //! })?;
-//! assert!(losses.iter().all(|&loss| loss < 0.69)); // ln 2 is the loss of a random guess
+//! workers[0].set_rule(&table, Rule::new(&Adagrad::new(0.5), &registry)?)?;
+//!
+//! // Each worker pulls the rows that it reads and pushes their gradients, on a thread of its own.
+//! std::thread::scope(|threads| {
+//!     for mut worker in workers {
+//!         let table = &table;
+//!         threads.spawn(move || {
+//!             let rows = worker.row_sparse_pull(table, vec![7])?;
+//!             worker.push(table, SelectedRows::new(100, vec![7], rows)?.into(), 1.0)
+//!         });
+//!     }
+//! });
 //!
 //! // The values stay, for new workers.
 //! let mut worker = values.workers(1, Consistency::Asynchronous { staleness: None })?.remove(0);
-//! let rows = worker.row_sparse_pull(&"embedding_0.weight".into(), vec![57, 3, 57])?;
-//! assert_eq!(rows.shape(), [3, 4]);
+//! let rows = worker.row_sparse_pull(&table, vec![8, 7, 8])?;
+//! assert_eq!(rows.as_slice::<f32>()?, [8.0, 8.0, 6.5, 6.5, 8.0, 8.0]);
 //!
 //! // A key without a rule: pushed gradients are added.
 //! worker.init(&7.into(), array![[1.0], [2.0], [3.0]].into())?;
@@ -160,8 +142,6 @@ mod rows_by_part;
 mod rule;
 mod saved;
 mod shard;
-mod shard_files;
-mod trainer;
 mod world;
 
 pub use key_value::{Key, KeyValueStore};
@@ -169,6 +149,4 @@ pub use local::{LocalStore, LocalWorker};
 pub(crate) use merge::{WeighedGradient, merge};
 pub use rounds::Consistency;
 pub use rule::Rule;
-pub(crate) use trainer::add_row_numbers;
-pub use trainer::{StoreTrainer, share};
 pub use world::WorldStore;

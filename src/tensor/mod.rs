@@ -27,6 +27,7 @@ pub use dtype::Element;
 pub(crate) use dtype::{DType, Number, with_element};
 pub(crate) use floats::FloatsMut;
 pub use selected_rows::SelectedRows;
+pub(crate) use storage::add_row_numbers;
 pub use storage::{Storage, StorageKind};
 pub(crate) use variable::Variable;
 

@@ -127,6 +127,37 @@ impl SelectedRows {
         Ok(Self { rows: heads.into_iter().map(|index| self.rows[index]).collect(), value, shape: self.shape })
     }
 
+    /// Returns the positions of the rows that belong to rank `rank` of `ranks` ranks: row r belongs to rank r modulo `ranks`.
+    pub(crate) fn positions_of(&self, (rank, ranks): (usize, usize)) -> Vec<usize> {
+        let ids = self.rows.iter().enumerate();
+        ids.filter(|(_, id)| **id as usize % ranks == rank).map(|(at, _)| at).collect()
+    }
+
+    /// Returns the stored rows at some positions.
+    ///
+    /// # Errors
+    /// Fails if the result does not fit into memory.
+    pub(crate) fn at(&self, positions: &[usize]) -> Result<Self> {
+        let rows = positions.iter().map(|&at| self.rows[at]).collect();
+        Self::new(self.height(), rows, self.value.gather_rows(positions)?)
+    }
+
+    /// Joins rows of one table whose row numbers are all different, in the order of the row numbers.
+    ///
+    /// # Errors
+    /// Fails if there is nothing to join, if heights or widths differ, or if the result does not fit into memory.
+    pub(crate) fn joined(shares: &[Self]) -> Result<Self> {
+        let Some(first) = shares.first() else {
+            return Err(Error::new("rows to join", "at least one table", "none"));
+        };
+        let values: Vec<&Dense> = shares.iter().map(|share| &share.value).collect();
+        let rows = shares.iter().flat_map(|share| &share.rows).copied().collect();
+        let all = Self::new(first.height(), rows, Dense::concat_rows(&values)?)?;
+        let mut order: Vec<usize> = (0..all.rows.len()).collect();
+        order.sort_unstable_by_key(|&at| all.rows[at]);
+        all.at(&order)
+    }
+
     /// Returns the merged form of the table, borrowed if the rows are merged already.
     #[track_caller]
     pub(super) fn merged(&self) -> Result<Cow<'_, Self>> {

@@ -352,6 +352,21 @@ impl<T: Element, D: Dimension> From<Array<T, D>> for Storage {
     }
 }
 
+/// Adds the row numbers that a value selects to `to`: the numbers of a dense value, or the column indices of a sparse matrix.
+/// Returns `false` for a value that selects no rows.
+pub(crate) fn add_row_numbers(value: &Storage, to: &mut Vec<i64>) -> bool {
+    match value {
+        Storage::Dense(ids) => {
+            ids.cast(DType::I64).as_slice::<i64>().map(|ids| to.extend_from_slice(ids)).is_ok()
+        }
+        Storage::Csr(matrix) => {
+            to.extend_from_slice(matrix.indices());
+            true
+        }
+        Storage::Coo(_) | Storage::SelectedRows(_) => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use ndarray::array;

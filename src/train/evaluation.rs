@@ -124,6 +124,8 @@ impl Trainer {
         let mut carried: Vec<BTreeMap<String, Variable>> = vec![BTreeMap::new(); parts];
         let alone = if others.is_some() { Stop::Never } else { stop };
         let flag = self.step.stop.clone();
+        // The rows of dealt tables are pulled for all batches that the processes evaluate at the same time.
+        let (deals, mut round, mut left) = (self.own_rows().is_some(), Vec::new(), false);
         let ran = each_batch(data, self.batches_of(data, None, 0)?, alone.flag(&flag), |number, batch| {
             let dealt = match carries {
                 true => in_turn(self.runner()?.sequences(batch), parts),
@@ -139,9 +141,23 @@ impl Trainer {
                     self.runner()?.carry_none(&mut carried[part])?;
                     continue;
                 }
+                if deals {
+                    round.push((part, share.unwrap_or_else(|| batch.clone())));
+                    continue;
+                }
                 self.infer_batch(data, share.as_ref().unwrap_or(batch), &mut carried[part], &mut sums[part])?;
             }
+            left = deals && !carries && !(number + 1).is_multiple_of(parts);
+            if deals && !left {
+                self.infer_round(data, &mut round, &mut carried, &mut sums)?;
+            }
             Ok(())
+        });
+        let ran = ran.and_then(|ended| {
+            if left {
+                self.infer_round(data, &mut round, &mut carried, &mut sums)?;
+            }
+            Ok(ended)
         });
         let mut whole = true;
         if others.is_none() {
@@ -167,6 +183,25 @@ impl Trainer {
             *of_data = sums;
         }
         Ok(whole)
+    }
+}
+
+impl Trainer {
+    /// Adds batches of several parts to the sums of their parts, after the rows of dealt tables that they read were pulled.
+    fn infer_round(
+        &mut self,
+        data: &dyn Data,
+        round: &mut Vec<(usize, Batch)>,
+        carried: &mut [BTreeMap<String, Variable>],
+        sums: &mut [Vec<Vec<f64>>],
+    ) -> Result<()> {
+        self.pull_rows(data, &round.iter().map(|(_, batch)| batch).collect::<Vec<_>>(), None)?;
+        let mut each = round.drain(..);
+        let ran = each.try_for_each(|(part, batch)| {
+            self.infer_batch(data, &batch, &mut carried[part], &mut sums[part])
+        });
+        drop(each);
+        self.release_rows().and(ran)
     }
 }
 

@@ -3,17 +3,17 @@
 
 use std::sync::atomic::Ordering;
 
-use super::gradients::{IN_SLOTS, PartSums, SumsInArena};
+use super::gradients::{IN_SLOTS, PartSums, SumsInArena, not_finite};
 use super::parts::{OwnSums, PartResult, StepParts};
 use super::step::ReadRows;
 use super::step::unprepared;
 use super::trainer::Trainer;
 use super::training::TrainingState;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::executor::Run;
 use crate::on_data::{Totals, merged, zeros_of};
-use crate::parallel::{self, End, GradientShare, Message, Reader, World, whole_table};
-use crate::store::WeighedGradient;
+use crate::parallel::{self, End, GradientShare, Message, Reader, World};
+use crate::store::{WeighedGradient, merge};
 use crate::tensor::{Dense, SelectedRows, Variable};
 
 #[cfg(test)]
@@ -49,15 +49,18 @@ impl Trainer {
             return Ok(());
         }
         let factor = parts.factor(&whole, &all);
-        let rows = match &world {
-            Some(world) => self.exchange_gradients(world, &mut own, dealt, received, factor)?,
-            None => {
-                let key = own.keys.first().and_then(|(_, key)| *key);
-                let rows = |param| key.map_or(Vec::new(), |key| own.sums.take_rows(key, param));
-                (0..self.training.trained.len()).map(rows).collect()
-            }
+        if let Some(world) = &world {
+            let rows = self.exchange_gradients(world, &mut own, dealt, received, factor)?;
+            return self.set_gradients(rows, 1.0, &whole);
+        }
+        let key = own.keys.first().and_then(|(_, key)| *key);
+        let rows = |param| {
+            let mut rows = key.map_or(Vec::new(), |key| own.sums.take_rows(key, param));
+            rows.iter_mut().for_each(|part| part.factor *= factor);
+            rows
         };
-        self.set_gradients(rows, (factor, world.is_some()), &whole)
+        let rows = (0..self.training.trained.len()).map(rows).collect();
+        self.set_gradients(rows, factor, &whole)
     }
 
     /// Sends the results and the gradients of this process's parts to all processes, each of which gets its share of the
@@ -144,7 +147,8 @@ impl Trainer {
     }
 
     /// Sums this process's share of the gradients, and exchanges the sums of all shares, times `factor`: the dense sums go to the
-    /// executor's slots. Returns the selected rows of each parameter, which are not multiplied.
+    /// executor's slots. Returns the selected rows of each parameter with the factor; of a dealt table, only the rows of this
+    /// process.
     fn exchange_gradients(
         &mut self,
         world: &World,
@@ -161,24 +165,48 @@ impl Trainer {
             received.iter().map(|(bytes, begin)| Reader(&bytes[*begin..])).collect();
         let mut mine = Message(world.message());
         let to = (factor, &mut mine);
-        let position = share(world.rank()).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, to)?;
-        // The sums of the own share may be in the slots already.
-        let in_slots = position.is_some() && position == held.sums.in_slots();
+        let own_rank = (world.rank(), world.size());
+        let summed = share(own_rank.0).sums(&dealt.occupied, &own.keys, &mut held, &mut readers, to);
+        // No other process sees a sum of a dealt table, so this process checks that the sum is finite before any process updates.
+        let finite = |(param, rows): (usize, SelectedRows)| {
+            let gradient = merge(vec![WeighedGradient { gradient: rows.into(), factor }])?;
+            let name = &self.training.state.program.var(self.training.trained[param].0).name;
+            gradient.check_finite("gradient").map_err(|_| not_finite(name))?;
+            Ok((param, gradient))
+        };
+        let summed = summed.and_then(|(position, kept)| {
+            Ok((position, kept.into_iter().map(finite).collect::<Result<Vec<_>>>()?))
+        });
         drop(readers);
         world.reuse(received.into_iter().map(|(bytes, _)| bytes).collect());
         let doing = format!("gradients of step {}", self.training.position.step + 1);
-        let all = world.gather(&doing, mine.0)?;
+        let mine = summed.as_ref().map(|_| mine.0).map_err(Error::clone);
+        let all = world.agree(&doing, mine)?;
+        let (position, kept) = summed?;
+        // The sums of the own share may be in the slots already.
+        let in_slots = position.is_some() && position == held.sums.in_slots();
         let mut rows: Vec<Vec<SelectedRows>> = vec![Vec::new(); specs.len()];
         for (rank, message) in all.iter().enumerate() {
             let to = Some(IN_SLOTS).filter(|_| rank != world.rank() || !in_slots);
             share(rank).take(message, &mut held, to, &mut rows)?;
         }
         world.reuse(all);
-        let table = |(rows, spec): (Vec<SelectedRows>, &parallel::GradientSpec)| match spec.selected_rows {
-            true => Ok(vec![WeighedGradient { gradient: whole_table(&rows, spec)?.into(), factor: 1.0 }]),
-            false => Ok(Vec::new()),
-        };
-        rows.into_iter().zip(&specs).map(table).collect()
+        let mut tables: Vec<Vec<WeighedGradient>> = Vec::with_capacity(specs.len());
+        for (param, (rows, spec)) in rows.into_iter().zip(&specs).enumerate() {
+            if !spec.selected_rows || spec.dealt {
+                tables.push(Vec::new());
+                continue;
+            }
+            let gradient = SelectedRows::joined(&rows)?;
+            if let Some(tables) = &mut compiled.tables {
+                tables.note(self.training.trained[param].0, &gradient, own_rank);
+            }
+            tables.push(vec![WeighedGradient { gradient: gradient.into(), factor }]);
+        }
+        for (param, gradient) in kept {
+            tables[param].push(WeighedGradient { gradient, factor: 1.0 });
+        }
+        Ok(tables)
     }
 
     /// Returns the result of a part without rows, which a message fills.

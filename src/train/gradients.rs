@@ -36,13 +36,18 @@ pub(super) struct RunOfPart {
 }
 
 impl PartSums {
-    /// Makes empty sums of the gradients of `trained`, which has pairs (parameter, gradient).
-    pub(super) fn new(program: &Program, trained: &[(VarId, VarId)]) -> Result<Self> {
-        let spec = |(_, gradient): &(VarId, VarId)| {
+    /// Makes empty sums of the gradients of `trained`, which has pairs (parameter, gradient); `dealt` says whether each process
+    /// needs only its own rows of a parameter's gradient.
+    pub(super) fn new(
+        program: &Program,
+        trained: &[(VarId, VarId)],
+        dealt: &dyn Fn(VarId) -> bool,
+    ) -> Result<Self> {
+        let spec = |(param, gradient): &(VarId, VarId)| {
             let spec = program.spec(*gradient)?;
             let shape = spec.shape.iter().map(|extent| extent.known().unwrap_or(0)).collect();
             let selected_rows = spec.storage == StorageKind::SelectedRows;
-            Ok(GradientSpec { selected_rows, dtype: spec.dtype, shape })
+            Ok(GradientSpec { selected_rows, dealt: dealt(*param), dtype: spec.dtype, shape })
         };
         let specs = trained.iter().map(spec).collect::<Result<_>>()?;
         let params = trained.iter().map(|(param, _)| *param).collect();
@@ -206,7 +211,8 @@ impl HeldSums for SumsInArena<'_> {
     }
 }
 
-fn not_finite(name: &str) -> Error {
+/// Returns the error of a parameter whose gradient is not finite.
+pub(super) fn not_finite(name: &str) -> Error {
     let got = "NaN or infinity; nothing was updated";
     Error::of(ErrorKind::NotFinite, "gradient of a batch", "finite numbers", got).variable(name)
 }

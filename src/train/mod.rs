@@ -27,6 +27,7 @@ mod settings;
 mod signal;
 mod start;
 mod step;
+mod tables;
 mod trainer;
 mod training;
 mod until;
@@ -317,6 +318,7 @@ impl Trainer {
         let sums = self.training.sums.clone();
         let of_parts = self.step.carried.clone();
         let made = self.run_step(data, batch, rest, &before);
+        let made = self.release_rows().and(made);
         self.step.programs.iter_mut().for_each(|programs| programs.on_divided = false);
         if made.is_err() {
             (self.training.carried, self.step.carried, self.training.sums) = (before, of_parts, sums);
@@ -337,6 +339,9 @@ impl Trainer {
         let (batches, made) = self.batches_of_step(first, rest)?;
         self.choose_program(&batches[0])?;
         let dealt = self.deal(batches)?;
+        let read: Vec<&Batch> =
+            dealt.shares[dealt.own.clone()].iter().flatten().map(|piece| &piece.batch).collect();
+        self.pull_rows(data, &read, Some(self.training.position.step))?;
         // The gradients are multiplied by factors that depend on all parts. If the loss allows it, the factors are computed
         // after the gradients, else before them.
         let known = match &self.step.program()?.parts {

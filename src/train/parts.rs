@@ -21,8 +21,8 @@ use crate::on_data::{BatchState, DataBatch};
 use crate::on_data::{Totals, Whole, zeros_of};
 use crate::operator::VarId;
 use crate::parallel::{self, by_tokens, in_turn, subtrees};
-use crate::store::{WeighedGradient, add_row_numbers, merge};
-use crate::tensor::{FloatsMut, Variable};
+use crate::store::{WeighedGradient, merge};
+use crate::tensor::{FloatsMut, Variable, add_row_numbers};
 
 /// The batches of a step, divided into parts.
 pub(super) struct StepParts {
@@ -320,7 +320,9 @@ impl Trainer {
     ) -> Result<OwnSums> {
         let mut keys = Vec::new();
         self.step.compiled()?.read.iter_mut().for_each(|read| read.rows.clear());
-        let sums = PartSums::new(&self.training.program, &self.training.trained)?;
+        let tables = &self.step.program()?.tables;
+        let dealt_param = |param| tables.as_ref().is_some_and(|tables| tables.has(param));
+        let sums = PartSums::new(&self.training.program, &self.training.trained, &dealt_param)?;
         let state = RefCell::new((self, sums, results));
         for range in subtrees(dealt.own.clone()) {
             let mut single = |range: &Range<usize>| {
@@ -413,12 +415,12 @@ impl Trainer {
         all.map_or_else(|| self.loss_parts().map(BatchLoss::zero), Ok)
     }
 
-    /// Completes the gradients in the executor's slots, which have the sums over all parts, times `factor` if they are `scaled`:
-    /// sets the selected rows, and adds the gradients of loss terms that do not depend on rows.
+    /// Completes the gradients in the executor's slots, which have the sums over all parts: multiplies dense gradients by
+    /// `factor`, sets the selected rows, and adds the gradients of loss terms that do not depend on rows.
     pub(super) fn set_gradients(
         &mut self,
         mut rows: Vec<Vec<WeighedGradient>>,
-        (factor, scaled): (f64, bool),
+        factor: f64,
         whole: &Whole,
     ) -> Result<()> {
         let TrainingState { state, trained, .. } = &self.training;
@@ -428,7 +430,7 @@ impl Trainer {
             let name = &state.program.var(param).name;
             let dense = executor.change_gradient(param, &mut |mut sum| {
                 let others: Vec<_> = without_rows.by_ref().map(|(_, other)| other.clone()).collect();
-                if !scaled {
+                if factor != 1.0 {
                     sum.scale(factor);
                 }
                 for other in others {
@@ -441,7 +443,6 @@ impl Trainer {
                 continue;
             }
             let mut sum = std::mem::take(&mut rows[at]);
-            sum.iter_mut().for_each(|part| part.factor *= factor);
             let one = |(_, gradient): &(VarId, _)| WeighedGradient {
                 gradient: Clone::clone(gradient),
                 factor: 1.0,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::step::{CompiledTraining, ReadRows};
+use super::tables::DealtTables;
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -102,6 +103,7 @@ impl Trainer {
         }
         self.check_precision()?;
         self.check_parts()?;
+        self.check_tables()?;
         self.check_rate()?;
         self.check_averages()?;
         self.settings.objective.unseen.clone().map_or(Ok(()), Err)?;
@@ -144,6 +146,8 @@ impl Trainer {
             let height = heights.min().unwrap_or(0);
             read.push(ReadRows { ids, params, height, settling, rows: Vec::new() });
         }
+        let deals = self.own_rows().is_some();
+        let tables = deals.then(|| DealtTables::new(program, &self.training.registry, threads.clone()));
         let program = parts.as_ref().map_or(program, |parts| &parts.body);
         let looked_at = metrics.iter().flat_map(|m| m.variables()).map(Var::id);
         let mut runner =
@@ -157,6 +161,7 @@ impl Trainer {
             selected,
             better: metrics.get(selected).map_or(Better::Lower, |m| m.better()),
             read,
+            tables: tables.transpose()?,
         })
     }
 }

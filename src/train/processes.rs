@@ -2,19 +2,22 @@
 //! together, and the work of the first process.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::Process;
 use super::step::unprepared;
 use super::trainer::Trainer;
+use super::training::TrainingState;
 use super::until::Until;
 use crate::checkpoint::Checkpoint;
+use crate::checkpoint::shard_files::ShardFiles;
 use crate::data::Data;
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::operator::VarId;
 use crate::parallel::{self, Message, Reader, Traffic, World};
-use crate::program::Role;
+use crate::program::{Role, VarDesc};
 use crate::tensor::{DType, Storage, Variable};
 
 /// The maximum number of parts of a batch: a larger number is a mistake, since no training has this many processes.
@@ -138,7 +141,13 @@ impl Trainer {
         } else {
             " (results depend on the number of parts, which `parts` sets)"
         };
-        Some(format!("{} processes, {parts} parts of each batch{why}", world.size()))
+        let tables: Vec<String> = self.row_sparse_parameters().map(|name| format!("`{name}`")).collect();
+        let size = world.size();
+        let dealt = match self.own_rows() {
+            Some(_) => format!("; row r of {} is on process r modulo {size}", tables.join(", ")),
+            None => String::new(),
+        };
+        Some(format!("{size} processes, {parts} parts of each batch{why}{dealt}"))
     }
 
     /// Begins to measure the work of this process for the report of the run.
@@ -148,17 +157,19 @@ impl Trainer {
     }
 
     /// Returns the work of each process since [`Self::measure`], by rank.
-    pub(super) fn measured(&self, (began, before): (Instant, Traffic)) -> Result<Vec<Process>> {
-        let Some(world) = self.others() else { return Ok(Vec::new()) };
+    pub(super) fn measured(&mut self, (began, before): (Instant, Traffic)) -> Result<Vec<Process>> {
+        let Some(world) = self.others().cloned() else { return Ok(Vec::new()) };
         let now = world.traffic();
         let seconds = began.elapsed().as_secs_f64();
         let waited = now.waited.saturating_sub(before.waited).as_secs_f64();
         let sent = now.sent.saturating_sub(before.sent);
         let mut message = Message::default();
-        message.floats(&[self.step.computed as f64, sent as f64, seconds, waited]);
+        let tables = self.bytes_of_tables()?;
+        message.floats(&[self.step.computed as f64, sent as f64, seconds, waited, tables as f64]);
         let parsed = |message: &Vec<u8>| match Reader(message).floats()?[..] {
-            [tokens, sent, seconds, waited] => {
-                Ok(Process { tokens: tokens as u64, sent: sent as u64, seconds, waited })
+            [tokens, sent, seconds, waited, tables] => {
+                let [tokens, sent, tables] = [tokens, sent, tables].map(|number| number as u64);
+                Ok(Process { tokens, sent, seconds, waited, tables })
             }
             _ => Err(unprepared()),
         };
@@ -192,10 +203,18 @@ impl Trainer {
         });
         world.agree("settings of the training", differ.map_or(Ok(Vec::new()), Err))?;
 
+        // The file from which rank 0 has read its rows of dealt tables; the other processes read theirs from it.
+        let file = self.training.rows_from.take().filter(|_| self.is_first());
+        let file = file.map_or_else(Vec::new, |file| file.into_os_string().into_encoded_bytes());
+        let file = world.agree("rows of dealt tables", Ok(file))?.swap_remove(0);
+        let file = (!file.is_empty()).then(|| PathBuf::from(text(&file)));
+        if file.is_some() {
+            self.training.rows_are_dealt = true;
+        }
         let digest = self.digest();
         let all = world.agree("state of the training", digest.map(|digest| digest.to_le_bytes().to_vec()))?;
-        if all.iter().all(|digest| *digest == all[0]) {
-            return Ok(());
+        if file.is_none() && all.iter().all(|digest| *digest == all[0]) {
+            return self.keep_own_rows();
         }
         let state = match self.is_first() {
             true => self.as_bytes(),
@@ -204,8 +223,11 @@ impl Trainer {
         let all = world.agree("state of the training", state)?;
         let taken = match self.is_first() {
             true => Ok(()),
-            false => Checkpoint::from_bytes(&all[0]).and_then(|state| self.take(state)),
+            false => Checkpoint::from_message(&all[0])
+                .and_then(|state| self.take(state))
+                .and_then(|()| file.map_or(Ok(()), |file| self.take_own_rows(&file))),
         };
+        let taken = taken.and_then(|()| self.keep_own_rows());
         let resumed = self.training.resumed;
         // The state of rank 0 may have another number of parts, so the program must be compiled again.
         self.step.programs = None;
@@ -240,6 +262,7 @@ impl Trainer {
                 self.settings.objective.select.as_ref().map_or("", |select| &select.what)
             ),
             format!("parts of a batch: {}", number(&self.settings.division.parts)),
+            format!("dealt tables: {}", self.settings.division.deal_tables.is_some()),
             format!("batches that make a step: {}", self.batches_a_step()),
             format!("end: {until:?}"),
             format!("steps from checkpoint to checkpoint: {}", number(&self.settings.every)),
@@ -257,9 +280,13 @@ impl Trainer {
     fn digest(&mut self) -> Result<u64> {
         let mut sum = crc32fast::Hasher::new();
         sum.update(format!("{:?} {:?}", self.training.position, self.training.criterion).as_bytes());
+        sum.update(&[u8::from(self.training.rows_are_dealt)]);
         for name in self.persistent() {
             let program = &self.training.program;
             let var = program.find(&name).map(|id| program.var(id));
+            if self.training.rows_are_dealt && var.is_some_and(VarDesc::is_row_sparse) {
+                continue;
+            }
             let dtype = var.filter(|var| !var.is_row_sparse()).and_then(|var| Some(var.spec()?.dtype));
             match dtype {
                 // The numbers are read without a copy of the whole value, because a table may take half of the memory.
@@ -287,7 +314,13 @@ impl Trainer {
 
     /// Serializes the state of the training as a checkpoint.
     fn as_bytes(&mut self) -> Result<Vec<u8>> {
-        self.with_sums(|trainer| trainer.training.state.bytes_from(&mut trainer.training.scope))
+        self.with_sums(|trainer| {
+            let TrainingState { state, scope, rows_are_dealt, .. } = &mut trainer.training;
+            state.shards = rows_are_dealt.then(ShardFiles::none);
+            let bytes = state.bytes_from(scope);
+            state.shards = None;
+            bytes
+        })
     }
 
     /// Returns the names of the statistics of layers: variables that a training step updates with values of its forward

@@ -70,4 +70,7 @@ pub struct Process {
     pub seconds: f64,
     /// The time in seconds that the process spent in exchanges: waiting for other processes, and sending and receiving.
     pub waited: f64,
+    /// The bytes of the rows of dealt tables, and of their states, that the process holds at the end; 0 without
+    /// [dealt tables](super::Trainer::deal_tables).
+    pub tables: u64,
 }

@@ -1,5 +1,6 @@
 //! Saving and resuming a training.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::progress::shown;
@@ -7,6 +8,7 @@ use super::rate::renew_rate;
 use super::trainer::Trainer;
 use super::training::TrainingState;
 use super::until::Until;
+use crate::checkpoint::shard_files;
 use crate::checkpoint::{Checkpoint, MetricDesc, Purpose};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -14,6 +16,7 @@ use crate::metrics::{SHARE, describe};
 use crate::on_data::make_sums;
 use crate::optimizer;
 use crate::printable::Printable;
+use crate::tensor::StorageKind;
 use crate::wire::Target;
 
 /// The advice in the error for a training that differs from its checkpoint only in the learning rate.
@@ -33,6 +36,9 @@ impl Trainer {
     /// checkpoint.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
+        if !self.is_first() && self.own_rows().is_some() {
+            return self.save_own_rows(None).map(drop).at_caller();
+        }
         let target = Target::find(path.as_ref()).at_caller()?;
         let held = self.training.held.as_ref().is_some_and(|held| held.is(&target));
         let target = if held { target } else { target.lock().at_caller()? };
@@ -69,7 +75,16 @@ impl Trainer {
         for (name, value) in &self.training.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
-        self.training.state.save_to(&mut self.training.scope, target)
+        let shards = self.save_own_rows(Some(target))?;
+        let TrainingState { state, scope, .. } = &mut self.training;
+        state.shards = shards;
+        let saved = state.save_to(scope, target);
+        let shards = state.shards.take();
+        // Rank files of an earlier set are removed, also if this process alone holds all rows now.
+        if saved.is_ok() && state.program.vars().any(|(_, var)| var.is_row_sparse()) {
+            shard_files::clear(target.path(), shards.as_ref());
+        }
+        saved
     }
 
     /// Locks the file of [`Self::checkpoint`] for this training and checks that it can be written. Returns `None` if there is
@@ -91,7 +106,7 @@ impl Trainer {
     /// [`Self::checkpoint`]. Without a `file` (as on every rank but the first), only joins the states.
     pub(super) fn save_checkpoint(&mut self, file: Option<&Target>) -> Result<()> {
         self.gather_carried()?;
-        let Some(file) = file else { return Ok(()) };
+        let Some(file) = file else { return self.save_own_rows(None).map(drop) };
         self.save_to(file)?;
         self.training.saved = Some(self.training.position.clone());
         Ok(())
@@ -120,10 +135,19 @@ impl Trainer {
         let own = self.settings.file.as_deref().and_then(|file| Target::find(file).ok());
         let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
-        let checkpoint = Checkpoint::load(path)?;
+        let own = self.own_rows();
+        // The other processes may have another working directory.
+        let path = &std::path::absolute(path)
+            .map_err(|e| Error::io(format!("file `{}`", path.display()), "find", &e))?;
+        let checkpoint = match own {
+            Some(own) => Checkpoint::load_own_rows(path, own).at_caller()?,
+            None => Checkpoint::load(path)?,
+        };
         self.take(checkpoint)
             .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
             .at_caller()?;
+        self.training.rows_are_dealt = own.is_some();
+        self.training.rows_from = own.map(|_| path.to_owned());
         self.training.saved = held.is_some().then(|| self.training.position.clone());
         self.training.held = held;
         Ok(())
@@ -197,8 +221,18 @@ impl Trainer {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
         }
         from.restore(&mut self.training.scope)?;
-        let Checkpoint { best, criterion, history, carried, position, metrics, .. } = from;
+        let Checkpoint { mut best, criterion, history, carried, position, metrics, shards, .. } = from;
         let ours = std::mem::take(&mut self.training.state);
+        match shards {
+            None => self.training.rows_are_dealt = false,
+            // The state of another rank has no rows of dealt tables, so this process keeps its own.
+            Some(_) => best.extend(
+                ours.best
+                    .iter()
+                    .filter(|(_, value)| value.kind() == StorageKind::SelectedRows)
+                    .map(|(name, value)| (name.clone(), value.clone())),
+            ),
+        }
         // The checkpoint's descriptions of metrics are checked when the sums of the metrics are restored; the next save
         // replaces the descriptions.
         self.training.state = Checkpoint { best, criterion, history, carried, position, metrics, ..ours };
@@ -249,11 +283,29 @@ impl Trainer {
 
     fn bare(&mut self) -> Result<Checkpoint> {
         let mut whole = Checkpoint { metrics: self.described(), ..self.training.clone() };
+        let mut others = BTreeMap::new();
+        if self.training.rows_are_dealt {
+            // The rows of the other processes are in the last checkpoint.
+            let saved = self.training.saved.as_ref() == Some(&self.training.position);
+            let Some(file) = self.settings.file.as_ref().filter(|_| saved) else {
+                let expected =
+                    "a checkpoint file at the position of the training, which has the rows of all processes";
+                return Err(Error::of(
+                    ErrorKind::Program,
+                    "model of dealt tables",
+                    expected,
+                    self.where_to_resume(),
+                ));
+            };
+            let from = Checkpoint::load(file)?;
+            whole.best = from.best;
+            others = from.tensors;
+        }
         if whole.best.is_empty() {
             // The checkpoint applies pending moves of rows to its copies. This process alone must not apply them to the
             // training, since the processes of a distributed training would then have different numbers.
             for name in self.persistent() {
-                let value = self.training.scope.value(&name)?;
+                let value = others.remove(&name).map_or_else(|| self.training.scope.value(&name), Ok)?;
                 whole.tensors.insert(name, value);
             }
         }

@@ -61,6 +61,8 @@ pub(super) struct StepDivision {
     pub(super) accumulate: Option<CallerSetting<u64>>,
     pub(super) parts: Option<CallerSetting<u64>>,
     pub(super) memory_limit: Option<CallerSetting<u64>>,
+    /// Whether [`Trainer::deal_tables`](super::Trainer::deal_tables) was called.
+    pub(super) deal_tables: Option<CallerSetting<()>>,
 }
 
 /// A user's function that the trainer calls after each epoch.

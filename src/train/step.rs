@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use super::tables::DealtTables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, MemoryUse, Run, Scope, diagnose};
 use crate::metrics::Better;
@@ -91,6 +92,8 @@ pub(super) struct CompiledTraining {
     pub(super) better: Better,
     /// The rows of parameters that steps read and whose missed updates all processes apply; empty for a single process.
     pub(super) read: Vec<ReadRows>,
+    /// The tables that are dealt to processes; `None` if each process holds all rows.
+    pub(super) tables: Option<DealtTables>,
 }
 
 /// The rows of parameters that one variable selects.

@@ -115,6 +115,8 @@ impl Trainer {
             held: None,
             saved: None,
             resumed: false,
+            rows_are_dealt: false,
+            rows_from: None,
             sums: Vec::new(),
             net,
         };

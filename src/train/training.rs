@@ -1,6 +1,7 @@
 //! The training itself: the model and all that a checkpoint holds.
 
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 
 use crate::checkpoint::{Checkpoint, Position};
 use crate::executor::Scope;
@@ -32,6 +33,10 @@ pub(super) struct TrainingState {
     pub(super) saved: Option<Position>,
     /// Whether the position was loaded from a checkpoint: the data must then be the data of that checkpoint.
     pub(super) resumed: bool,
+    /// Whether the scope and the best epoch have only this process's rows of row-sparse parameters.
+    pub(super) rows_are_dealt: bool,
+    /// The checkpoint from which this process has read its own rows, for the other processes to read theirs.
+    pub(super) rows_from: Option<PathBuf>,
 }
 
 impl Deref for TrainingState {

@@ -85,6 +85,11 @@ impl Target {
         Ok(Self { path: folder.join(name), name: name.to_owned(), folder, shown, lock: None })
     }
 
+    /// Returns the path of the file, as an absolute path without links.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns whether both targets have the same path.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.path == other.path

@@ -81,7 +81,6 @@ mod step_blocks;
 mod store;
 mod store_exact;
 mod store_saved;
-mod store_training;
 mod store_workers;
 mod store_world;
 mod stored_bf16;

@@ -6,10 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ndarray::{arr0, array};
-use unpadded::executor::Scope;
 use unpadded::optimizer::{Adam, Options, Sgd};
 use unpadded::parallel::{Communicator, ExchangeFailure, World, threads};
-use unpadded::store::{Consistency, Key, KeyValueStore, LocalWorker, Rule, StoreTrainer, WorldStore, share};
+use unpadded::store::{Consistency, Key, KeyValueStore, LocalWorker, Rule, WorldStore};
 use unpadded::tensor::{Dense, Storage};
 use unpadded::{DType, Result, ops};
 
@@ -424,126 +423,6 @@ fn files_that_are_no_set_are_refused() {
     });
     assert_eq!(names(&folder), ["store", "store.a.0-of-3", "store.a.1-of-3", "store.a.2-of-3"]);
     fs::remove_dir_all(folder).unwrap();
-}
-
-/// Ranks that hold only the rows that batches touch train the same model as the workers of a store, to the bit; so do ranks that
-/// start from the initialisers, row by row.
-#[test]
-fn trainers_over_ranks_are_those_of_workers() {
-    use crate::store_training::{batch, model, part};
-    const STEPS: u64 = 12;
-    fn train(
-        store: impl KeyValueStore,
-        model: &crate::store_training::Model,
-        rank: usize,
-        size: usize,
-    ) -> (Vec<f64>, Vec<Dense>) {
-        let mut trainer = StoreTrainer::new(&model.program, &ops::catalogue(), model.loss, store).unwrap();
-        let losses = (0..STEPS).map(|step| {
-            let part = part(rank, size, step);
-            let [words, label] = batch(step, 10).map(|x| x.slice_sequences(part.clone()).unwrap());
-            let numbers: Vec<u64> = part.map(|i| i as u64).collect();
-            trainer.step(&[(model.words, &words), (model.label, &label)], &numbers).unwrap()
-        });
-        let losses = losses.collect();
-        let mut scope = trainer.scope().unwrap();
-        let names: Vec<String> = scope.names().map(str::to_owned).collect();
-        (losses, names.iter().map(|name| scope.get(name).unwrap()).collect())
-    }
-    for optimizer in
-        [&Adam::new(0.02) as &dyn unpadded::optimizer::Optimizer, &unpadded::optimizer::Adagrad::new(0.1)]
-    {
-        let model = model(optimizer);
-        for size in [1, 2, 3] {
-            let expected = workers(size, |number, mut worker| {
-                if number == 0 {
-                    share(&model.program, &mut Scope::of(&model.program).unwrap(), &mut worker).unwrap();
-                }
-                worker.sum(&[]).unwrap();
-                train(worker, &model, number, size)
-            });
-            let got = ranks(size, |world| {
-                let rank = world.rank();
-                let mut store = over(world);
-                share(&model.program, &mut Scope::new(), &mut store).unwrap();
-                train(store, &model, rank, size)
-            });
-            for ((losses, values), (expected_losses, expected)) in got.iter().zip(&expected) {
-                assert_eq!(losses, expected_losses);
-                same(values, expected);
-            }
-        }
-    }
-}
-
-/// A batch that is wrong on one rank is an error of all ranks, and they continue with the next batch.
-#[test]
-fn a_batch_that_fails_on_one_rank() {
-    use crate::store_training::{batch, model};
-    let model = model(&Adam::new(0.02));
-    ranks(3, |world| {
-        let rank = world.rank();
-        let mut store = over(world);
-        share(&model.program, &mut Scope::new(), &mut store).unwrap();
-        let mut trainer = StoreTrainer::new(&model.program, &ops::catalogue(), model.loss, store).unwrap();
-        for step in 0..4 {
-            let [mut words, label] = batch(step, 4);
-            if step == 2 && rank == 1 {
-                words =
-                    unpadded::Variable::from_sequences(&[vec![1i64], vec![1000], vec![2], vec![3]]).unwrap();
-            }
-            let stepped = trainer.step(&[(model.words, &words), (model.label, &label)], &[]);
-            match step {
-                2 => says(stepped, &["expected at least 0 and below 60, the height, got 1000"]),
-                _ => assert!(stepped.unwrap().is_finite()),
-            }
-        }
-    });
-}
-
-/// Bytes follow the rows that batches touch, whatever the height.
-#[test]
-fn bytes_follow_the_rows() {
-    use unpadded::layers::Embedding;
-    use unpadded::ops::Pool;
-    use unpadded::optimizer::Optimizer;
-    use unpadded::{Builder, Variable};
-    const WIDTH: usize = 32;
-    const BATCH: usize = 300;
-    const STEPS: u64 = 5;
-    for (size, height) in [(2, 1000), (3, 1000), (2, 1_000_000), (3, 1_000_000)] {
-        let net = Builder::new();
-        let words = net.feed("words", DType::I64, &[], 1);
-        let table = Embedding::new(height, WIDTH).sparse();
-        let loss = words.embedding(table).sequence_pool(Pool::Mean).linear(20).tanh().mean();
-        let mut program = net.finish().unwrap();
-        Sgd::new(0.1).minimize(&mut program, &ops::catalogue(), loss.id()).unwrap();
-        let (words, loss) = (words.id(), loss.id());
-        let dense = (WIDTH * 20 + 20) * 4;
-        ranks(size, |world| {
-            let rank = world.rank();
-            let mut store = over(world.clone());
-            share(&program, &mut Scope::new(), &mut store).unwrap();
-            let mut trainer = StoreTrainer::new(&program, &ops::catalogue(), loss, store).unwrap();
-            let (mut touched, before) = (0, world.traffic());
-            for step in 0..STEPS {
-                let mut random = Random(step * 7 + rank as u64);
-                let ids: Vec<i64> = (0..BATCH).map(|_| random.below(height) as i64).collect();
-                let mut distinct = ids.clone();
-                distinct.sort_unstable();
-                distinct.dedup();
-                touched += distinct.len();
-                let fed =
-                    Variable::from_sequences(&[ids[..100].to_vec(), vec![], ids[100..].to_vec()]).unwrap();
-                trainer.step(&[(words, &fed)], &[]).unwrap();
-            }
-            let sent = world.traffic().sent - before.sent;
-            let share = 2.0 * (size as f64 - 1.0) / size as f64;
-            let bound = share * (touched * (WIDTH * 4 + 4) + STEPS as usize * dense) as f64;
-            assert!((sent as f64) < 1.15 * bound, "{size} ranks, {height} rows: {sent} of {bound}");
-            assert!(sent as f64 > 0.8 * bound, "{size} ranks, {height} rows: {sent} of {bound}");
-        });
-    }
 }
 
 /// A communicator that says these numbers of itself and exchanges nothing.

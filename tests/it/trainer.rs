@@ -23,6 +23,7 @@ mod accumulate;
 mod averaging;
 mod best;
 mod blocked;
+mod dealt;
 mod memory_limit;
 mod metric_sums;
 mod not_finite;

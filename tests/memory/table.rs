@@ -2,11 +2,12 @@
 
 use std::thread;
 
+use unpadded::data::{Batch, Batches, Data};
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{EmbeddingBag, init};
 use unpadded::optimizer::{Adagrad, Adam, Optimizer};
 use unpadded::parallel::{World, threads};
-use unpadded::store::{StoreTrainer, WorldStore, share};
+use unpadded::train::{Progress, Trainer, Until};
 use unpadded::{Builder, DType, Variable};
 
 use crate::peak_memory;
@@ -52,26 +53,41 @@ fn memory_grows_with_the_rows_that_were_touched() {
     assert!(many - few > 15_000 * 2 * row, "{few}, {many}");
 }
 
-/// The most memory that some ranks take together which train a table over a store, a hundred rows a step.
+/// Batches of rows of a table, each in several sequences.
+struct Rows(usize);
+
+impl Data for Rows {
+    fn batches(&self, _: Option<u64>, from: u64) -> unpadded::Result<Batches> {
+        let height = self.0;
+        let batch = move |step: u64| {
+            let row = |at: u64| ((400 * step + at) % height as u64) as i64;
+            let sequences: Vec<Vec<i64>> =
+                (0..4).map(|part| (100 * part..100 * part + 100).map(row).collect()).collect();
+            let ids = Variable::from_sequences(&sequences)?;
+            Ok(Batch::of(vec![("ids".to_owned(), ids)], (0..4).collect(), 400))
+        };
+        Ok(Box::new((from..height as u64 / 400).map(batch)))
+    }
+
+    fn batch_count(&self) -> Option<u64> {
+        Some(self.0 as u64 / 400)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.0 as u64
+    }
+}
+
+/// The most memory that some ranks take together which train a table that is dealt to them, 400 rows a step.
 fn peak_of_ranks(ranks: usize, height: usize) -> usize {
-    let net = Builder::new();
-    let ids = net.feed("ids", DType::I64, &[], 1);
-    let bag = ids.embedding_bag(EmbeddingBag::new(height, WIDTH).sparse());
-    let loss = bag.tanh().mean();
-    let (registry, mut program) = (net.registry(), net.finish().unwrap());
-    Adam::new(0.1).minimize(&mut program, &registry, loss.id()).unwrap();
-    let (ids, loss) = (ids.id(), loss.id());
     let train = |rank| {
-        let world = World::new(rank);
-        let first = world.rank() as i64;
-        let mut store = WorldStore::new(&registry, world);
-        share(&program, &mut Scope::new(), &mut store).unwrap();
-        let mut trainer = StoreTrainer::new(&program, &registry, loss, store).unwrap();
-        for step in 0..5 {
-            let rows = (0..100).map(|row| (first + 7 * row + step) % height as i64).collect();
-            let fed = Variable::from_sequences(&[rows]).unwrap();
-            trainer.step(&[(ids, &fed)], &[]).unwrap();
-        }
+        let net = Builder::new();
+        let ids = net.feed("ids", DType::I64, &[], 1);
+        let loss = ids.embedding_bag(EmbeddingBag::new(1 << 40, WIDTH).row_sparse()).tanh().mean();
+        let trainer = Trainer::new(net, loss, &Adam::new(0.1).lazy()).unwrap().deal_tables();
+        let mut trainer = trainer.distributed(World::new(rank)).parts(4).threads(1).progress(Progress::Quiet);
+        let steps = height as u64 / 400;
+        trainer.fit(&Rows(height), &Rows(400), Until::Steps(steps)).unwrap();
     };
     let (peak, ()) = peak_memory::of(|| {
         thread::scope(|scope| {

@@ -229,6 +229,16 @@ impl Scope {
         })
     }
 
+    /// Returns a row-sparse variable.
+    ///
+    /// # Errors
+    /// Fails if the scope has no row-sparse variable of this name.
+    pub(crate) fn table(&mut self, name: &str) -> Result<&mut RowTable> {
+        let slot = self.entry(name)?.slot;
+        let InScope::Table(i) = slot else { return Err(gone(name)) };
+        self.tables[i].table_mut().ok_or_else(|| gone(name))
+    }
+
     /// Adds the buffer of a dense variable.
     ///
     /// # Errors

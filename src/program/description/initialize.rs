@@ -224,43 +224,6 @@ pub(crate) fn evaluate_in<T: Element>(
     Ok(())
 }
 
-/// A function that writes the first values of the row with the given index.
-pub(crate) type FirstRow = Box<dyn FnMut(usize, &mut [f64])>;
-
-/// Returns a function that computes the same values as [`evaluate`], row by row. Returns `None` for initialisers that fill a
-/// variable only as a whole, such as `orthogonal`.
-///
-/// # Errors
-/// Fails if the initialiser is unknown, if its attributes are wrong, or if the shape does not fit it.
-pub(crate) fn row_by_row(
-    initializer: &Initializer,
-    dims: &[usize],
-    seed: u64,
-    name: &str,
-) -> Result<Option<FirstRow>> {
-    let start = Start::read(initializer, dims).map_err(|e| e.variable(name))?;
-    if matches!(start, Start::Zeros) {
-        return Ok(Some(Box::new(|_, out| out.fill(0.0))));
-    }
-    if !start.is_drawn() {
-        return Ok(None);
-    }
-    let (name, mut drawn) = (hash(name), Vec::new());
-    Ok(Some(Box::new(move |row, out| {
-        if let Start::Embedding { padding: Some(padding), .. } = start
-            && padding == row
-        {
-            return out.fill(0.0);
-        }
-        // Random numbers come in pairs. If the index of the row's first number is odd, the first number of a pair is skipped.
-        let first = row as u64 * out.len() as u64;
-        let skipped = usize::from(first % 2 == 1);
-        drawn.resize((skipped + out.len()).next_multiple_of(2), 0.0);
-        start.draw(&mut Random { seed, name, block: first / 2, second: None }, &mut drawn);
-        out.iter_mut().zip(drawn.iter().skip(skipped)).for_each(|(out, x)| *out = *x);
-    })))
-}
-
 /// Returns the first values of the row-sparse variable `name`; each row is computed from its index alone. The values have the
 /// same distribution as the values of [`evaluate`], but come from other random draws.
 ///

@@ -1,18 +1,13 @@
 //! The loss of several batches equals the loss of one joined batch: in an accumulated step, on development data, and among
 //! workers.
 
-use unpadded::executor::Scope;
 use unpadded::layers::init;
 use unpadded::ops::CrossEntropy;
-use unpadded::optimizer::Optimizer;
 use unpadded::predict::Predictor;
-use unpadded::program::VarId;
-use unpadded::store::{Consistency, LocalWorker, StoreTrainer, share};
 use unpadded::tensor::StorageKind;
 
 use super::*;
 use crate::step_blocks::generator::Dice;
-use crate::store::store;
 use crate::thorough::times;
 
 const HEIGHT: usize = 20;
@@ -272,83 +267,6 @@ fn a_loss_on_other_data_is_that_of_one_batch() {
     }
 }
 
-/// The losses that workers return and the parameters after three steps, the sentences dealt to the workers like this.
-fn dealt(
-    loss: &dyn Fn(&Rows) -> Var,
-    dtype: DType,
-    sparse: bool,
-    cuts: &[usize],
-) -> (Vec<f64>, Vec<Vec<f64>>) {
-    let rows = rows(dtype, sparse);
-    let (net, loss) = (rows.net.clone(), loss(&rows).id());
-    let (registry, mut program) = (net.registry(), net.program().unwrap());
-    Sgd::new(0.1).minimize(&mut program, &registry, loss).unwrap();
-    let values = store(2);
-    let mut handles = values.workers(cuts.len() - 1, Consistency::Synchronous).unwrap();
-    share(&program, &mut Scope::of(&program).unwrap(), &mut handles[0]).unwrap();
-    let all = data(SEQUENCES).batches(None, 0).unwrap().next().unwrap().unwrap();
-    std::thread::scope(|scope| {
-        let run = |(at, worker): (usize, LocalWorker)| {
-            let (program, registry, all) = (&program, &registry, &all);
-            scope.spawn(move || {
-                let mut trainer = StoreTrainer::new(program, registry, loss, worker).unwrap();
-                let part = cuts[at]..cuts[at + 1];
-                let feeds = all
-                    .values
-                    .iter()
-                    .map(|(name, x)| (program.find(name).unwrap(), x.slice_sequences(part.clone()).unwrap()));
-                let without_rows = program.find("fixed").map(|id| (id, fixed(dtype)));
-                let feeds: Vec<(VarId, Variable)> = without_rows.into_iter().chain(feeds).collect();
-                let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
-                let losses = (0..3).map(|_| trainer.step(&feeds, &[]).unwrap()).collect::<Vec<_>>();
-                let mut values = trainer.scope().unwrap();
-                let value = |name: &&str| {
-                    Some(values.get(name).ok()?.cast(DType::F64).as_slice::<f64>().unwrap().to_vec())
-                };
-                (losses, PARAMETERS.iter().filter_map(value).collect())
-            })
-        };
-        let threads: Vec<_> = handles.into_iter().enumerate().map(run).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).last().unwrap()
-    })
-}
-
-#[test]
-fn workers_that_share_a_batch_make_the_step_of_one() {
-    for (loss, sparse) in LOSSES.into_iter().flat_map(|loss| [(loss, false), (loss, true)]) {
-        let (losses, expected) = dealt(&loss.1, DType::F64, sparse, &[0, SEQUENCES]);
-        for cuts in [&[0, 5, SEQUENCES][..], &[0, 0, 3, 11, SEQUENCES]] {
-            let (got_losses, got) = dealt(&loss.1, DType::F64, sparse, cuts);
-            for ((a, b), name) in expected.iter().zip(&got).zip(PARAMETERS) {
-                let far = apart(a, b);
-                assert!(far < 1e-10, "{}, sparse {sparse}, {cuts:?}: {name} {far:e}", loss.0);
-            }
-            // A mean over rows costs no second meeting of the workers: each returns its own.
-            if loss.0 != "mean" && loss.0 != "mean of sentences" {
-                assert!(apart(&losses, &got_losses) < 1e-10, "{}: {losses:?}, {got_losses:?}", loss.0);
-            }
-        }
-    }
-}
-
-#[test]
-fn workers_make_the_step_of_one_for_losses_at_random() {
-    for seed in 0..times(100) as u64 {
-        let loss =
-            |rows: &Rows| drawn(&mut Dice::new(seed), rows, 1 + seed as usize % 3) + rows.words.mean() * 0.1;
-        for (dtype, tolerance) in [(DType::F64, 1e-10), (DType::F32, 1e-5)] {
-            let sparse = seed % 2 == 0;
-            let (_, expected) = dealt(&loss, dtype, sparse, &[0, SEQUENCES]);
-            let cuts = [&[0, 5, SEQUENCES][..], &[0, 0, 3, 11, SEQUENCES]][seed as usize / 2 % 2];
-            let (_, got) = dealt(&loss, dtype, sparse, cuts);
-            for ((a, b), name) in expected.iter().zip(&got).zip(PARAMETERS) {
-                let far = apart(a, b);
-                assert!(far < tolerance, "seed {seed}, {dtype}, {cuts:?}: {name} {far:e}");
-            }
-        }
-    }
-}
-
 /// Sums of several batches are in a checkpoint, and a model that was saved is measured by the same ones.
 #[test]
 fn a_loss_of_several_sums_is_saved_and_measured() {
@@ -387,19 +305,6 @@ fn a_loss_of_several_sums_is_saved_and_measured() {
             assert!((measured - expected).abs() < 1e-12, "{}, weight {weight}: {measured}", loss.0);
         }
         std::fs::remove_file(file).unwrap();
-    }
-}
-
-/// A penalty counts where no worker's part has a word.
-#[test]
-fn a_penalty_counts_without_rows() {
-    let penalized: Loss = ("a penalty", |r| r.words.mean() + r.weight.square().sum() * 0.01);
-    let mut untrained = trainer_of(&penalized.1, DType::F64, true);
-    let expected: Vec<f64> = parameters(&mut untrained)[2].iter().map(|w| w * 0.998f64.powi(3)).collect();
-    for cuts in [&[1, 2][..], &[1, 1, 2], &[1, 2, 2, 2]] {
-        let (losses, values) = dealt(&penalized.1, DType::F64, true, cuts);
-        assert!(apart(&expected, &values[2]) < 1e-8, "{cuts:?}: {:?}, not {expected:?}", values[2]);
-        assert!(losses[0] > 0.0);
     }
 }
 

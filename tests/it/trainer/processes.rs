@@ -1,7 +1,9 @@
 //! Several ranks that train together have the bits of one rank with as many parts, for every kind of loss, layer and update.
 
+use std::path::Path;
 use std::time::Duration;
 
+use unpadded::checkpoint::Checkpoint;
 use unpadded::layers::Norm;
 use unpadded::parallel::{ThreadRank, World, threads};
 use unpadded::train::{Averaging, Plateau};
@@ -24,13 +26,25 @@ pub(super) fn on_ranks<T: Send>(ranks: usize, train: impl Fn(World) -> T + Sync)
     })
 }
 
-/// Returns the bytes of the training's file, and its report as text.
+/// Returns the bytes of the training's checkpoint, and its report as text. With dealt tables, only the first rank has the bytes.
 pub(super) fn state(trainer: &mut Trainer, report: &Report, name: &str) -> (Vec<u8>, String) {
     let path = path(name);
     trainer.save(&path).unwrap();
-    let bytes = std::fs::read(&path).unwrap();
-    std::fs::remove_file(&path).unwrap();
+    let bytes =
+        if path.is_file() { Checkpoint::load(&path).unwrap().to_bytes().unwrap() } else { Vec::new() };
+    if !bytes.is_empty() {
+        remove(&path);
+    }
     (bytes, format!("{:?} {:?} {:?}", report.history, report.last, report.best))
+}
+
+/// Removes a checkpoint, with the files of its ranks.
+pub(super) fn remove(path: &Path) {
+    let own = |entry: &std::fs::DirEntry| {
+        entry.file_name().as_encoded_bytes().starts_with(path.file_name().unwrap().as_encoded_bytes())
+    };
+    let all = std::fs::read_dir(path.parent().unwrap()).unwrap().map(Result::unwrap);
+    all.filter(own).for_each(|entry| std::fs::remove_file(entry.path()).unwrap());
 }
 
 /// Trains on 1 to 8 ranks; all of them have to come to the same.

@@ -2,34 +2,28 @@
 //! missed updates are applied alike for any number of ranks, so that all ranks have the bits of one. With `UNPADDED_THOROUGH=30`,
 //! 300 models of each kind run.
 
-use unpadded::executor::Scope;
 use unpadded::layers::init;
 use unpadded::ops::{BagPool, LookupBag};
 use unpadded::optimizer::{AdamW, Optimizer};
-use unpadded::program::VarId;
-use unpadded::store::{KeyValueStore, StoreTrainer, WorldStore, share};
 use unpadded::tensor::StorageKind;
-use unpadded::{Program, Registry};
 
 use super::processes::{on_ranks, state};
 use super::*;
 use crate::step_blocks::generator::{Dice, optimizer};
-use crate::store::{alone, store};
-use crate::store_world::workers;
 use crate::thorough::times;
 
 const HEIGHT: usize = 20;
 const WIDTH: usize = 4;
 /// The number of batches of an epoch.
-const BATCHES: u64 = 7;
+pub(super) const BATCHES: u64 = 7;
 
 /// A model of a seed, before its optimizer.
-type Model<'a> = dyn Fn() -> (Builder, Var) + Sync + 'a;
+pub(super) type Model<'a> = dyn Fn() -> (Builder, Var) + Sync + 'a;
 /// Makes the optimizer of a model.
-type Update<'a> = dyn Fn() -> Box<dyn Optimizer> + Sync + 'a;
+pub(super) type Update<'a> = dyn Fn() -> Box<dyn Optimizer> + Sync + 'a;
 
 /// Batches of a few sentences. Some words are frequent, most are rare.
-fn batches(seed: u64) -> Made {
+pub(super) fn batches(seed: u64) -> Made {
     let mut dice = Dice::new(seed ^ 0x5e77);
     let batch = |_| {
         let word = |dice: &mut Dice| match dice.below(4) {
@@ -57,13 +51,17 @@ fn feeds(net: &Builder) -> [Var; 3] {
     [words, marks, net.feed("label", DType::I64, &[], 0)]
 }
 
-fn table(net: &Builder, name: &str) -> Var {
-    net.parameter(name, DType::F32, &[HEIGHT, WIDTH], init::uniform(-0.9, 0.9))
+fn table(net: &Builder, name: &str, row_sparse: bool) -> Var {
+    let (dims, start) = ([HEIGHT, WIDTH], init::uniform(-0.9, 0.9));
+    match row_sparse {
+        true => net.row_sparse_parameter(name, DType::F32, &dims, start),
+        false => net.parameter(name, DType::F32, &dims, start),
+    }
 }
 
 /// A model at random: tables that are looked up by words and by others, at the root, in a step block or in bags; some of the
 /// lookups have a padding row, and some of the results no gradient.
-fn drawn(seed: u64) -> (Builder, Var) {
+pub(super) fn drawn(seed: u64, row_sparse: bool) -> (Builder, Var) {
     let mut dice = Dice::new(seed);
     let net = Builder::new().seed(seed);
     let [words, marks, label] = feeds(&net);
@@ -72,11 +70,11 @@ fn drawn(seed: u64) -> (Builder, Var) {
     let mut sum: Option<Var> = None;
     let mut penalty = None;
     for number in 0..1 + dice.below(3) {
-        let table = table(&net, &format!("table_{number}"));
+        let table = table(&net, &format!("table_{number}"), row_sparse);
         for lookup in 0..1 + dice.below(3) {
             let ids = [words, marks, others][dice.below(3)];
             let padding = dice.chance(50).then(|| dice.below(3) as i64);
-            let rows = !dice.chance(5);
+            let rows = row_sparse || !dice.chance(5);
             let x = match dice.below(4) {
                 0 => {
                     let pool = [BagPool::Sum, BagPool::Mean, BagPool::Max][dice.below(3)];
@@ -103,7 +101,7 @@ fn drawn(seed: u64) -> (Builder, Var) {
             }
             sum = Some(sum.map_or(x, |sum| sum + x));
         }
-        if dice.chance(15) {
+        if !row_sparse && dice.chance(15) {
             let all = table.square();
             net.stop_gradient(all);
             penalty = Some(all.sum() * 0.01);
@@ -119,7 +117,7 @@ fn drawn(seed: u64) -> (Builder, Var) {
 }
 
 /// An exact optimizer, or a lazy one.
-fn drawn_optimizer(seed: u64) -> Box<dyn Optimizer> {
+pub(super) fn drawn_optimizer(seed: u64) -> Box<dyn Optimizer> {
     let mut dice = Dice::new(seed);
     match dice.below(8) {
         0 => Box::new(Adam::new(0.02).lazy()),
@@ -132,7 +130,7 @@ fn drawn_optimizer(seed: u64) -> Box<dyn Optimizer> {
 
 /// Trains on some ranks up to a step, from a file or from the start; returns the state of each rank.
 fn trained(
-    (model, optimizer): (&Model<'_>, &Update<'_>),
+    (model, optimizer, deals): (&Model<'_>, &Update<'_>, bool),
     data: &Made,
     size: usize,
     (until, from, accumulate): (Until, Option<&PathBuf>, u64),
@@ -141,6 +139,7 @@ fn trained(
         let rank = world.rank();
         let (net, loss) = model();
         let trainer = Trainer::new(net, loss, &*optimizer()).unwrap().parts(8).accumulate(accumulate);
+        let trainer = if deals { trainer.deal_tables() } else { trainer };
         let mut trainer = trainer.threads(1).progress(Progress::Quiet).distributed(world);
         if let Some(from) = from.filter(|_| rank == 0) {
             trainer.resume(from).unwrap();
@@ -150,15 +149,17 @@ fn trained(
     })
 }
 
-/// Checks that 1, 2, 3 and 8 ranks come to the same, also if they save and go on as other numbers of ranks.
-fn ranks_agree(name: &str, model: &Model<'_>, optimizer: &Update<'_>, seed: u64) {
-    let (setup, data) = ((model, optimizer), batches(seed));
+/// Checks that 1, 2, 3 and 8 ranks come to the same, also if they save and go on as other numbers of ranks; `deals` deals the
+/// tables to the ranks.
+pub(super) fn ranks_agree(name: &str, model: &Model<'_>, optimizer: &Update<'_>, seed: u64, deals: bool) {
+    let (setup, data) = ((model, optimizer, deals), batches(seed));
+    let same = |got: &[u8], expected: &[u8]| got == expected || (deals && got.is_empty());
     let accumulate = 1 + seed % 2;
     let end = Until::Steps(BATCHES.div_ceil(accumulate) * 2 + 2);
     let expected = &trained(setup, &data, 1, (end, None, accumulate))[0];
     for size in [2, 3, 8] {
         for (rank, got) in trained(setup, &data, size, (end, None, accumulate)).iter().enumerate() {
-            assert!(got.0 == expected.0, "{name}: rank {rank} of {size} has other numbers");
+            assert!(same(&got.0, &expected.0), "{name}: rank {rank} of {size} has other numbers");
             assert_eq!(got.1, expected.1, "{name}: rank {rank} of {size}");
         }
     }
@@ -168,7 +169,7 @@ fn ranks_agree(name: &str, model: &Model<'_>, optimizer: &Update<'_>, seed: u64)
         trained(setup, &data, first, (Until::Steps(BATCHES.div_ceil(accumulate) + 1), None, accumulate));
     std::fs::write(&file, &half[0].0).unwrap();
     for got in trained(setup, &data, then, (end, Some(&file), accumulate)) {
-        assert!(got.0 == expected.0, "{name}: {first} ranks, then {then}, have other numbers");
+        assert!(same(&got.0, &expected.0), "{name}: {first} ranks, then {then}, have other numbers");
     }
     std::fs::remove_file(file).unwrap();
 }
@@ -177,7 +178,7 @@ fn ranks_agree(name: &str, model: &Model<'_>, optimizer: &Update<'_>, seed: u64)
 fn padded() -> (Builder, Var, Var) {
     let net = Builder::new().seed(2);
     let [words, _, label] = feeds(&net);
-    let x = net.lookup(words, table(&net, "table"), Some(1), true).sequence_pool(Pool::Mean).linear(2);
+    let x = net.lookup(words, table(&net, "table", false), Some(1), true).sequence_pool(Pool::Mean).linear(2);
     (net, x, x.cross_entropy(label).mean())
 }
 
@@ -190,7 +191,7 @@ fn a_padding_row_and_rows_behind_a_stopped_gradient_are_settled_on_all_ranks() {
     let stopped = || {
         let net = Builder::new().seed(2);
         let [words, marks, label] = feeds(&net);
-        let table = table(&net, "table");
+        let table = table(&net, "table", false);
         let [x, fixed] =
             [words, marks].map(|ids| net.lookup(ids, table, None, true).sequence_pool(Pool::Mean));
         net.stop_gradient(fixed);
@@ -198,8 +199,8 @@ fn a_padding_row_and_rows_behind_a_stopped_gradient_are_settled_on_all_ranks() {
         (net, loss)
     };
     for seed in 0..2 {
-        ranks_agree("padding under AdamW", &padding, &|| Box::new(AdamW::new(0.02)), seed);
-        ranks_agree("a stopped gradient under Adam", &stopped, &|| Box::new(Adam::new(0.02)), seed);
+        ranks_agree("padding under AdamW", &padding, &|| Box::new(AdamW::new(0.02)), seed, false);
+        ranks_agree("a stopped gradient under Adam", &stopped, &|| Box::new(Adam::new(0.02)), seed, false);
     }
 }
 
@@ -233,109 +234,19 @@ fn a_model_for_inference_of_one_rank_leaves_the_ranks_alike() {
 fn rows_of_models_at_random_are_settled_alike() {
     let mut refused = 0;
     for seed in 0..times(10) as u64 {
-        let (net, loss) = drawn(seed);
+        let (net, loss) = drawn(seed, false);
         // The moves of some rules cannot wait.
         match Trainer::new(net, loss, &*drawn_optimizer(seed)) {
-            Ok(_) => ranks_agree(&format!("seed {seed}"), &|| drawn(seed), &|| drawn_optimizer(seed), seed),
+            Ok(_) => ranks_agree(
+                &format!("seed {seed}"),
+                &|| drawn(seed, false),
+                &|| drawn_optimizer(seed),
+                seed,
+                false,
+            ),
             Err(_) => refused += 1,
         }
     }
     println!("{refused} refused");
     assert!(refused <= times(2), "{refused} refused");
-}
-
-/// A model with its optimizer, as the workers of a store train it.
-struct Shared {
-    program: Program,
-    registry: Registry,
-    loss: VarId,
-    data: Made,
-}
-
-impl Shared {
-    /// The model of a seed; an error for an optimizer that no store has.
-    fn drawn(seed: u64) -> Result<Self> {
-        let (net, loss) = drawn(seed);
-        let (registry, mut program) = (net.registry(), net.finish()?);
-        drawn_optimizer(seed).minimize(&mut program, &registry, loss.id())?;
-        let shared = Self { program, registry, loss: loss.id(), data: batches(seed) };
-        share(&shared.program, &mut Scope::new(), &mut alone(&store(1)))?;
-        Ok(shared)
-    }
-
-    /// Trains on one worker's sentences of every batch; returns the losses and the values, after saving them if `to` is a file.
-    fn train(
-        &self,
-        store: impl KeyValueStore,
-        (worker, size): (usize, usize),
-        steps: std::ops::Range<u64>,
-        to: Option<&PathBuf>,
-    ) -> (Vec<f64>, Vec<Dense>) {
-        let made = StoreTrainer::new(&self.program, &self.registry, self.loss, store);
-        let mut trainer = made.unwrap().from_step(steps.start);
-        let losses = steps.map(|step| {
-            let batch = &self.data.0[(step % BATCHES) as usize];
-            let feed = |(name, value): &(String, Variable)| {
-                let count = value.batch_size();
-                let part = value.slice_sequences(count * worker / size..count * (worker + 1) / size);
-                Some((self.program.find(name)?, part.unwrap()))
-            };
-            let feeds: Vec<(VarId, Variable)> = batch.iter().filter_map(feed).collect();
-            let feeds: Vec<(VarId, &Variable)> = feeds.iter().map(|(id, x)| (*id, x)).collect();
-            trainer.step(&feeds, &[]).unwrap()
-        });
-        let losses = losses.collect();
-        if let Some(to) = to {
-            trainer.store().save(to).unwrap();
-        }
-        let mut scope = trainer.scope().unwrap();
-        let names: Vec<String> = scope.names().map(str::to_owned).collect();
-        (losses, names.iter().map(|name| scope.get(name).unwrap()).collect())
-    }
-
-    /// Trains on ranks and on as many threads, from a saved set or from the start; both have the same bits.
-    fn same(&self, name: &str, size: usize, steps: std::ops::Range<u64>, [from, to]: [Option<&PathBuf>; 2]) {
-        let begin = |store: &mut dyn KeyValueStore| {
-            share(&self.program, &mut Scope::new(), store)?;
-            from.map_or(Ok(()), |from| store.restore(from))
-        };
-        let ranks = on_ranks(size, |world| {
-            let rank = world.rank();
-            let mut store = WorldStore::new(&self.registry, world);
-            begin(&mut store).unwrap();
-            self.train(store, (rank, size), steps.clone(), to)
-        });
-        let workers = workers(size, |number, mut worker| {
-            if number == 0 {
-                begin(&mut worker).unwrap();
-            }
-            worker.sum(&[]).unwrap();
-            self.train(worker, (number, size), steps.clone(), None)
-        });
-        for (number, (rank, worker)) in ranks.iter().zip(&workers).enumerate() {
-            let equal = rank.1.iter().zip(&worker.1).all(|(rank, worker)| rank.bits_eq(worker));
-            assert!(rank.0 == worker.0 && equal, "{name}: worker {number} of {size} has other numbers");
-        }
-    }
-}
-
-#[test]
-fn workers_of_models_at_random_have_the_bits_of_ranks() {
-    let (mut trained, mut refused) = (0, 0);
-    // The ranks write further files beside this one.
-    let folder = path("store");
-    std::fs::create_dir(&folder).unwrap();
-    let file = folder.join("set");
-    for seed in 0..times(10) as u64 {
-        let Ok(shared) = Shared::drawn(seed) else {
-            refused += 1;
-            continue;
-        };
-        trained += 1;
-        let (first, then) = [(1, 3), (2, 1), (3, 2), (2, 3)][seed as usize % 4];
-        shared.same(&format!("seed {seed}"), first, 0..BATCHES + 1, [None, Some(&file)]);
-        shared.same(&format!("seed {seed}, restored"), then, BATCHES + 1..2 * BATCHES, [Some(&file), None]);
-    }
-    std::fs::remove_dir_all(folder).unwrap();
-    assert!(trained >= refused, "{trained} trained, {refused} refused");
 }

@@ -1,30 +1,29 @@
-//! The files that several ranks save for one store: one file per rank, and an index file that lists the rank files.
+//! The files that several ranks save together: one file per rank with the rank's rows of tables, and a file that lists the rank
+//! files. The list is a section of a checkpoint, or the index file of a store.
 //!
-//! The index file, which is at the path of the set, names the rank files and contains a checksum of each rank file. The names
-//! of the rank files differ from the names in the previous set, and the index file is written last and atomically. The index
-//! file therefore describes a complete set at each moment.
+//! The file with the list, which is at the path of the set, has a checksum of each rank file. The names of the rank files differ
+//! from the names in the previous set, and the file with the list is written last and atomically. It therefore describes a
+//! complete set at each moment.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use super::sections::{POSITION, PROGRAM, SHARDS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire;
 use crate::wire::record::{FieldType, Source, to_bytes, wrong};
 
-/// The name of the only section in the index file.
-const SECTION: &str = "shards";
-
 /// The two names of sets: consecutive sets at one path use the names alternately.
 const NAMES: [u8; 2] = *b"ab";
 
-/// The content of the index file: the name of the set, and a checksum for each rank file.
+/// The list of rank files: the name of the set, and a checksum for each rank file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ShardFiles {
+pub(crate) struct ShardFiles {
     /// The name of the set, which is a part of the name of each rank file.
-    name: u8,
-    /// The checksum of each rank file, by rank.
-    sums: Vec<u64>,
+    pub(crate) name: u8,
+    /// The checksum of each rank file, by rank; empty in a message to another rank, which has its rows already.
+    pub(crate) sums: Vec<u64>,
 }
 
 impl FieldType for ShardFiles {
@@ -51,15 +50,24 @@ impl FieldType for ShardFiles {
 }
 
 impl ShardFiles {
-    /// Reads the index file at `path`; returns `None` if the file at `path` is not an index file but the single file of a
-    /// store.
+    /// Returns an empty list, for the state in a message to a rank that has its rows already.
+    pub(crate) fn none() -> Self {
+        Self { name: NAMES[0], sums: Vec::new() }
+    }
+
+    /// Reads the list of the file at `path`; returns `None` if the file has no list.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, or is damaged.
-    pub(super) fn find(path: &Path) -> Result<Option<Self>> {
+    pub(crate) fn find(path: &Path) -> Result<Option<Self>> {
         let mut reader = wire::open(path)?;
-        if reader.next_section()? != Some(SECTION) {
-            return Ok(None);
+        loop {
+            match reader.next_section()? {
+                Some(SHARDS) => break,
+                // In a checkpoint, only these sections precede the list.
+                Some(PROGRAM | POSITION) => reader.end_section()?,
+                _ => return Ok(None),
+            }
         }
         let found = reader.read_stored::<Self>(wire::STRUCTURED)?;
         while reader.next_section()?.is_some() {}
@@ -70,7 +78,7 @@ impl ShardFiles {
     }
 
     /// Returns the number of rank files in the set.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.sums.len()
     }
 
@@ -78,7 +86,7 @@ impl ShardFiles {
     ///
     /// # Errors
     /// Returns an error if the file is missing, or does not have the checksum in the index file.
-    pub(super) fn checked(&self, set: &Path, rank: usize) -> Result<PathBuf> {
+    pub(crate) fn checked(&self, set: &Path, rank: usize) -> Result<PathBuf> {
         let path = path(set, self.name, (rank, self.sums.len()))?;
         let sum = checksum(&path).map_err(|e| {
             e.noted(format!("`{}` is a set of {} files, which lie beside it", set.display(), self.sums.len()))
@@ -98,7 +106,7 @@ impl ShardFiles {
 ///
 /// # Errors
 /// Returns an error if `set` is not the path of a file.
-pub(super) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Result<PathBuf> {
+pub(crate) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Result<PathBuf> {
     let Some(file) = set.file_name() else {
         let what = format!("file `{}`", set.display());
         return Err(Error::of(ErrorKind::Io, what, "the path of a file", "a folder"));
@@ -109,7 +117,7 @@ pub(super) fn path(set: &Path, name: u8, (rank, ranks): (usize, usize)) -> Resul
 }
 
 /// Checks that a rank file can be written: nothing but a plain file has its name, which the user has not given.
-pub(super) fn check(path: &Path) -> Result<()> {
+pub(crate) fn check(path: &Path) -> Result<()> {
     wire::check_plain(path).map_err(|e| {
         let what = format!("file `{}`", path.display());
         Error::of(ErrorKind::Io, what, "a plain file, or none", e.to_string())
@@ -117,7 +125,7 @@ pub(super) fn check(path: &Path) -> Result<()> {
 }
 
 /// Returns the name for the next set at `path`, which differs from the name of the existing set.
-pub(super) fn next_name(path: &Path) -> u8 {
+pub(crate) fn next_name(path: &Path) -> u8 {
     let [first, second] = NAMES;
     match ShardFiles::find(path) {
         Ok(Some(set)) if set.name == first => second,
@@ -129,15 +137,15 @@ pub(super) fn next_name(path: &Path) -> u8 {
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
-pub(super) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
+pub(crate) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
     let set = ShardFiles { name, sums };
-    wire::write_atomically(path, |out| out.write_section(SECTION, &to_bytes(&set)))?;
+    wire::write_atomically(path, |out| out.write_section(SHARDS, &to_bytes(&set)))?;
     clear(path, Some(&set));
     Ok(())
 }
 
 /// Removes rank files beside `path` that do not belong to `set`; `None` removes all rank files.
-pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
+pub(crate) fn clear(path: &Path, set: Option<&ShardFiles>) {
     let Some(file) = path.file_name().map(|name| name.as_encoded_bytes()) else { return };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     // Errors of listing or removing files are ignored, since old rank files do no harm.
@@ -170,7 +178,7 @@ pub(super) fn clear(path: &Path, set: Option<&ShardFiles>) {
 ///
 /// # Errors
 /// Returns an error if the file cannot be read.
-pub(super) fn checksum(path: &Path) -> Result<u64> {
+pub(crate) fn checksum(path: &Path) -> Result<u64> {
     let failed = |e: std::io::Error| Error::io(format!("file `{}`", path.display()), "read", &e);
     check(path)?;
     let mut file = File::open(path).map_err(failed)?;
