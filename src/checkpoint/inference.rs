@@ -7,8 +7,11 @@ use super::checkpoint::Checkpoint;
 use super::purpose::Purpose;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::executor::{self, Scope};
-use crate::operator::{BlockId, MatrixUnit, Registry, VarId};
+use crate::operator::{BlockId, MatrixUnit, Registry, RowTable, VarId};
 use crate::optimizer::averages;
+use crate::program::VarKind;
+use crate::program::description::initialize;
+use crate::tensor::StorageKind;
 
 impl Checkpoint {
     /// Returns a checkpoint for inference only. The returned checkpoint has the operators that outputs and metrics need, and
@@ -30,6 +33,34 @@ impl Checkpoint {
     #[track_caller]
     pub fn for_inference(self, registry: &Registry) -> Result<Self> {
         self.bare(registry).at_caller()
+    }
+
+    /// Returns this checkpoint for inference with a dense parameter in place of each
+    /// [row-sparse parameter](crate::Builder::row_sparse_parameter): the rows that no update has touched get their initial
+    /// values. Files of other frameworks need dense parameters.
+    ///
+    /// # Errors
+    /// Fails if the checkpoint is of a training, or if a table does not fit into memory.
+    #[track_caller]
+    pub fn dense_tables(mut self) -> Result<Self> {
+        if self.purpose != Purpose::Inference {
+            let got = "a checkpoint of a training";
+            return Err(Error::of(ErrorKind::Program, "tables", "a checkpoint for inference", got));
+        }
+        for id in self.program.parameters().collect::<Vec<_>>() {
+            let var = self.program.var(id);
+            let Some(value) = self.tensors.get_mut(&var.name).filter(|_| var.is_row_sparse()) else {
+                continue;
+            };
+            let table = initialize::start_of(var, value.shape(), self.program.seed);
+            let table = table.and_then(|start| RowTable::new(value.dtype(), value.shape(), start));
+            let dense = table.and_then(|table| table.with_rows(value.as_selected_rows()?.clone()));
+            *value = dense.map_err(|e| e.variable(&var.name)).at_caller()?.into();
+            if let VarKind::Tensor(spec) = &mut self.program.var_mut(id).kind {
+                *spec = spec.stored(StorageKind::Dense);
+            }
+        }
+        Ok(self)
     }
 
     /// Returns the checkpoint after [settling](crate::executor::settle): all postponed updates are applied to the rows of

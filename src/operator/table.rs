@@ -312,6 +312,22 @@ impl RowTable {
         Ok(())
     }
 
+    /// Returns all rows of the table, after its touched rows are replaced by `rows`.
+    ///
+    /// # Errors
+    /// Fails as [`Self::set`] does, and if memory does not suffice.
+    pub(crate) fn with_rows(mut self, rows: SelectedRows) -> Result<Dense> {
+        self.set(rows)?;
+        let mut all = Dense::zeros(self.dtype, &self.dims)?;
+        with_float!(self.dtype, T => {
+            let (rows, width) = (self.rows::<T>()?, self.width.max(1));
+            let out = all.as_mut_slice::<T>()?.chunks_exact_mut(width);
+            out.enumerate().for_each(|(id, out)| rows.read(id as i64, out));
+            Ok::<(), Error>(())
+        })?;
+        Ok(all)
+    }
+
     fn refill<T: RowValue + Element>(&mut self, value: &Dense) -> Result<()> {
         let (given, numbers) = (value.as_slice::<T>()?, self.numbers.get_mut::<T>(WHAT)?);
         numbers.clear();

@@ -70,7 +70,7 @@ pub use portions::ClassCount;
 pub use recipe::Preview;
 pub use sections::{
     Average, BatchRule, Cell, DataConfig, DecodingConfig, ModelConfig, Pooling, RateSchedule, RunConfig,
-    Sentences, Target, Task, TextConfig, Tokens, TrainingConfig,
+    Sentences, Tables, Target, Task, TextConfig, Tokens, TrainingConfig,
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;
@@ -187,6 +187,7 @@ fn prepare_by(config: &Config, resumed: Option<&Path>, memory: u64, too_few: boo
     let trainer = trainer.threads(config.run.threads).select(prepared.metric).change_rate();
     let trainer = trainer.note(TASK, config.run.task.name()).note(CONFIG, config.to_toml());
     let trainer = config.training.parts.into_iter().fold(trainer, Trainer::parts);
+    let trainer = if config.training.tables == Tables::Dealt { trainer.deal_tables() } else { trainer };
     let trainer = match config.training.precision {
         Precision::F32 => trainer,
         precision => trainer.precision(precision),
@@ -241,14 +242,13 @@ pub fn memory_limit(config: &Config, resumed: Option<&Path>) -> Result<u64> {
 
 /// Completes the checkpoint of a finished training for prediction. For a classifier with several labels per text, the function
 /// chooses the thresholds of the labels on `dev`, as `decoding.threshold` sets, and stores them in notes of the checkpoint. The
-/// model then has the F1 on `dev` by which the training chose the best epoch. The checkpoint of any other model is returned
-/// unchanged.
+/// model then has the F1 on `dev` by which the training chose the best epoch. Tables that were dealt to processes become dense.
 ///
 /// # Errors
-/// If the batches of `dev` cannot be read, or do not fit the model.
+/// If the batches of `dev` cannot be read, or do not fit the model; if a table does not fit into memory.
 #[track_caller]
 pub fn finished(checkpoint: Checkpoint, dev: &dyn Data) -> Result<Checkpoint> {
-    classify::finished(checkpoint, dev).at_caller()
+    checkpoint.dense_tables().and_then(|checkpoint| classify::finished(checkpoint, dev)).at_caller()
 }
 
 /// Reads the first records of the training data, even if the data have too few records to train on.

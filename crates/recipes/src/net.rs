@@ -10,7 +10,7 @@ use unpadded::{Builder, DType, Error, ErrorKind, Result, Var, memory};
 use unpadded_text::{WordVectors, path_of_text};
 
 use super::config::Config;
-use super::sections::{Average, ModelConfig, RateSchedule, TrainingConfig, label_smoothing};
+use super::sections::{Average, ModelConfig, RateSchedule, Tables, TrainingConfig, label_smoothing};
 use super::started::{self, Origin, Table};
 use super::training::too_few;
 
@@ -135,7 +135,11 @@ pub(super) fn smoothed(logits: Var, labels: Var, config: &Config) -> Option<Var>
 /// Returns a table of token vectors. Its gradients are sparse, unless averaging changes every row in each step.
 pub(super) fn table(tokens: usize, name: &str, config: &Config) -> Embedding {
     let table = Embedding::new(tokens, config.model.embedding).named(name);
-    if config.training.averaging == Average::None { table.sparse() } else { table }
+    match (config.training.tables, config.training.averaging) {
+        (Tables::Dealt, _) => table.row_sparse(),
+        (Tables::Whole, Average::None) => table.sparse(),
+        (Tables::Whole, _) => table,
+    }
 }
 
 pub(super) fn steps(config: &Config, texts: usize) -> usize {

@@ -125,6 +125,16 @@ choice! {
 }
 
 choice! {
+    /// Which rows of a table of token vectors each process holds.
+    Tables {
+        /// All rows.
+        Whole = "whole",
+        /// Every N-th row, with N processes.
+        Dealt = "dealt",
+    }
+}
+
+choice! {
     /// What decides the number of texts in a training batch.
     BatchRule {
         /// The setting `batch`.
@@ -524,6 +534,8 @@ section! {
         lower_rates: f64 = 1.0, within(RATIO), only(|c| c.training.lower_rates == 1.0 || c.training.from.is_some(), "none without `training.from`");
         /// Parts of a batch, a power of two: gradients are computed part by part and summed along a fixed tree, by up to this many processes (`mpirun`). The number of parts decides the bits of a training, the number of processes does not (default: 1, or the number of processes rounded up to a power of two).
         parts: Option<u64> = None, only(|c| c.training.parts.is_none_or(|parts| parts.is_power_of_two() && parts <= MOST_PARTS), "a power of two up to 65536");
+        /// Table of token vectors: `whole` (each process holds all rows) or `dealt` (of N processes, each holds every N-th row with the optimizer's state of these rows, and asks the others for the rows that it reads). A dealt table may be larger than the memory of one process while it trains.
+        tables: Tables = Tables::Whole, only(|c| c.training.tables == Tables::Whole || c.training.averaging == Average::None, "`whole` with `training.averaging`, which changes every row in each step"), only(|c| c.training.tables == Tables::Whole || !c.model.tied, "`whole` with `model.tied`, which reads every row in each step"), only(|c| c.training.tables == Tables::Whole || c.text.vectors.is_none() && c.training.from.is_none(), "`whole` with `text.vectors` or `training.from`, whose tables are whole");
     }
 }
 
