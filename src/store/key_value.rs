@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::rows_by_part::filled;
 use super::rule::Rule;
-use crate::error::{AtCaller, Error, Result};
+use crate::error::{AtCaller, Result};
 use crate::tensor::{DType, Dense, Storage};
 
 /// The key of a value in a store.
@@ -127,17 +127,6 @@ pub trait KeyValueStore {
     /// Returns an error if the call waits for a worker that has left; if a gradient of the round could not be applied.
     #[track_caller]
     fn end_round(&mut self) -> Result<()>;
-
-    /// Returns whether an error in the call of one worker is returned to all workers (default: no).
-    fn fails_together(&self) -> bool {
-        false
-    }
-
-    /// Reports a failure of this worker to the other workers, if the store [fails together](Self::fails_together): the next
-    /// call of each other worker returns this error. By default, the method reports nothing.
-    fn fail(&mut self, error: &Error) {
-        let _ = error;
-    }
 
     /// Saves the whole store to a file on the machine of the store: for every key the value, the number of updates, the rule
     /// and the rule's states. An existing file is replaced atomically: after a failure, the old file is unchanged.

@@ -10,8 +10,6 @@ use crate::tensor::{DType, Dense};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Request {
-    /// The rank reports a failure; the rank sends this message in place of the message of its next call.
-    Fail,
     Init,
     SetRule,
     Push,
@@ -27,7 +25,6 @@ pub(super) enum Request {
 impl Request {
     fn name(self) -> &'static str {
         match self {
-            Self::Fail => "reporting a failure",
             Self::Init => "making a key",
             Self::SetRule => "setting the rule of a key",
             Self::Push => "pushing a gradient",
@@ -41,8 +38,8 @@ impl Request {
     }
 
     fn of(number: u8) -> Option<Self> {
-        use Request::{AskRows, EndRound, Fail, Init, Pull, PullRows, Push, Restore, Save, SetRule, Sum};
-        let all = [Fail, Init, SetRule, Push, Pull, AskRows, PullRows, Sum, EndRound, Save, Restore];
+        use Request::{AskRows, EndRound, Init, Pull, PullRows, Push, Restore, Save, SetRule, Sum};
+        let all = [Init, SetRule, Push, Pull, AskRows, PullRows, Sum, EndRound, Save, Restore];
         all.into_iter().find(|call| *call as u8 == number)
     }
 }
@@ -169,7 +166,7 @@ pub(super) fn meet(
         (Err(error), _) => (Status::Failed, Some(error), Letters::Same(Letter::new())),
     };
     let name = key.map(Key::to_string).unwrap_or_default();
-    let sum = if call == Request::Fail { 0 } else { crc32fast::hash(name.as_bytes()) };
+    let sum = crc32fast::hash(name.as_bytes());
     let mut letters = match letters {
         Letters::Same(letter) => vec![letter],
         Letters::Each(letters) => letters,
@@ -196,8 +193,7 @@ pub(super) fn meet(
     for (rank, message) in all.iter().enumerate() {
         let (status, theirs) = message.split_at_checked(1).unwrap_or((&[], &[]));
         let theirs_call = theirs.first().and_then(|&number| Request::of(number));
-        let fits = [theirs_call, Some(call)].contains(&Some(Request::Fail)) || theirs.starts_with(&own);
-        if !fits {
+        if !theirs.starts_with(&own) {
             let expected = format!(
                 "{doing}, as on rank {}: all ranks make the same calls in the same order",
                 world.rank()

@@ -420,15 +420,6 @@ impl KeyValueStore for WorldStore {
         self.settle(Request::EndRound).at_caller()
     }
 
-    fn fails_together(&self) -> bool {
-        true
-    }
-
-    fn fail(&mut self, error: &Error) {
-        // The result is ignored, since the exchange returns the error that this rank reports.
-        let _ = self.meet(Request::Fail, None, Err(error.clone()));
-    }
-
     fn save(&mut self, path: &Path) -> Result<()> {
         self.saved(path).at_caller()
     }

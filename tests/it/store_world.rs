@@ -133,7 +133,7 @@ fn ranks_are_workers_to_the_bit() {
 #[test]
 fn an_error_of_one_rank_is_one_of_all() {
     type Wrong = fn(&mut WorldStore, usize) -> Result<()>;
-    let wrong: [(Wrong, &str); 7] = [
+    let wrong: [(Wrong, &str); 6] = [
         (|store, rank| store.push(&key("bias"), one(rank, f32::NAN), 1.0), "NaN at [0]"),
         (|store, rank| store.push(&key("bias"), one(0, 1.0), if rank == 1 { -1.0 } else { 1.0 }), "got -1"),
         (
@@ -155,17 +155,6 @@ fn an_error_of_one_rank_is_one_of_all() {
                 store.end_round()
             },
             "sum of gradients",
-        ),
-        (
-            |store, rank| match rank {
-                1 => {
-                    let error = unpadded::Error::new("a batch", "words", "none");
-                    store.fail(&error);
-                    Err(error)
-                }
-                _ => store.sum(&[1.0]).map(drop),
-            },
-            "a batch: expected words, got none",
         ),
     ];
     for (wrong, words) in wrong {

@@ -133,8 +133,12 @@ pub(super) fn shares(report: &Report) -> Option<String> {
     let waited = span(&values(&|process| process.waited / process.seconds.max(1e-9)), percent);
     let sent = span(&values(&|process| process.sent as f64 / steps.max(1) as f64), size);
     let computed = span(&values(&|process| process.tokens as f64 / tokens), percent);
+    let held = match processes.iter().any(|process| process.tables > 0) {
+        true => format!(", held {} of dealt tables", span(&values(&|process| process.tables as f64), size)),
+        false => String::new(),
+    };
     Some(format!(
-        "{} processes: waited {waited} of the time, sent {sent} per step each, computed {computed} of the tokens",
+        "{} processes: waited {waited} of the time, sent {sent} per step each, computed {computed} of the tokens{held}",
         processes.len()
     ))
 }

@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use unpadded::checkpoint::Checkpoint;
+
 use super::thorough::times;
 use super::*;
 
@@ -54,8 +56,9 @@ fn done(dir: &TestDir, processes: usize, arguments: &[&str]) -> String {
     text
 }
 
+/// Returns the bytes of the last checkpoint, with the rows of dealt tables.
 fn last(dir: &TestDir, run: &str) -> Vec<u8> {
-    fs::read(dir.0.join(run).join("last.ckpt")).unwrap()
+    Checkpoint::load(dir.0.join(run).join("last.ckpt")).unwrap().to_bytes().unwrap()
 }
 
 fn children(process: u32) -> Vec<u32> {
@@ -119,14 +122,15 @@ fn several_processes_train_to_the_bytes_of_one() {
     dir.write("tags.conll", &(0..30).map(sentence).collect::<String>());
     let line = |i: usize| format!("it rains {i} times and then it does not rain, and so on\n");
     dir.write("text.txt", &(0..60).map(line).collect::<String>());
-    for (task, data, processes) in [
-        ("classify", "reviews.tsv", 2_usize),
-        ("classify", "reviews.tsv", 3),
-        ("tag", "tags.conll", 2),
-        ("lm", "text.txt", 3),
+    for (task, data, processes, tables) in [
+        ("classify", "reviews.tsv", 2_usize, "whole"),
+        ("classify", "reviews.tsv", 3, "dealt"),
+        ("tag", "tags.conll", 2, "dealt"),
+        ("lm", "text.txt", 3, "whole"),
     ] {
         let parts = format!("training.parts={}", processes.next_power_of_two());
-        let train = with(&["train", "--task", task, "--train", data], &["--epochs", "2"]);
+        let tables = format!("training.tables={tables}");
+        let train = with(&["train", "--task", task, "--train", data], &["--epochs", "2", "--set", &tables]);
         dir.stdout(&[&train[..], &["--run", "one", "--overwrite", "--set", &parts]].concat(), "");
         let text = done(&dir, processes, &[&train[..], &["--run", "several", "--overwrite"]].concat());
         assert!(last(&dir, "one") == last(&dir, "several"), "{task}, {processes} processes");
@@ -134,6 +138,11 @@ fn several_processes_train_to_the_bytes_of_one() {
         // Rank 0 alone writes, and reports for the others.
         assert_eq!(text.matches("run folder: ").count(), 1, "{text}");
         assert!(text.contains(&format!("{processes} processes: waited ")), "{text}");
+        let files = fs::read_dir(dir.0.join("several")).unwrap().map(|entry| entry.unwrap().file_name());
+        let of_ranks =
+            files.filter(|name| name.to_string_lossy().ends_with(&format!("-of-{processes}"))).count();
+        assert_eq!(of_ranks, if tables.ends_with("dealt") { processes } else { 0 }, "{text}");
+        assert_eq!(text.contains("held ") && text.contains(" of dealt tables"), of_ranks > 0, "{text}");
         let read = |run: &str, name: &str| fs::read_to_string(dir.0.join(run).join(name)).unwrap();
         assert_eq!(read("one", "metrics.jsonl"), read("several", "metrics.jsonl"));
         assert_eq!(read("one", "config.toml"), read("several", "config.toml"));
@@ -306,12 +315,16 @@ fn wait_after(child: &mut Child, rank: Option<u32>, fault: &str) {
 #[test]
 fn random_faults_end_all() {
     let Some((dir, _alone)) = test_dir("faults") else { return };
-    let settings = ["--epochs", "6", "--deadline", "4", "--set", "training.parts=4", "--run"];
-    let start = |processes, run: &str| {
-        mpirun(&dir, processes, &training(&[&settings, &[run][..], &SMALL].concat())).spawn().unwrap()
+    let settings = ["--epochs", "6", "--deadline", "4", "--set", "training.parts=4", "--set"];
+    let start = |processes, tables: &str, run: &str| {
+        let tables = format!("training.tables={tables}");
+        mpirun(&dir, processes, &training(&[&settings, &[&tables, "--run", run][..], &SMALL].concat()))
+            .spawn()
+            .unwrap()
     };
+    assert!(start(2, "dealt", "dealt").wait().unwrap().success());
     let began = Instant::now();
-    assert!(start(2, "whole").wait().unwrap().success());
+    assert!(start(2, "whole", "whole").wait().unwrap().success());
     let whole = began.elapsed();
     let mut state = 1_u64;
     let mut random = |below: usize| {
@@ -321,9 +334,10 @@ fn random_faults_end_all() {
     let (rounds, mut failed) = (times(4), 0);
     for round in 0..rounds {
         let (run, processes, signal) = (format!("run{round}"), 2 + round % 2, ["-STOP", "-KILL"][random(2)]);
+        let tables = ["dealt", "whole"][round / 2 % 2];
         // Every fourth fault is in the first 3 % of the training: before or in the start of MPI.
         let share = random(if round % 4 == 0 { 30 } else { 1000 });
-        let mut child = start(processes, &run);
+        let mut child = start(processes, tables, &run);
         while child.try_wait().unwrap().is_none() && ranks(child.id()).is_empty() {}
         sleep(whole * share as u32 / 1000);
         let found = ranks(child.id());
@@ -341,7 +355,7 @@ fn random_faults_end_all() {
         // Whatever the fault has left behind is complete.
         if dir.0.join(&run).join("last.ckpt").exists() {
             dir.stdout(&["train", "--resume", &run, "--quiet"], "");
-            assert!(last(&dir, &run) == last(&dir, "whole"), "{fault}: {text}");
+            assert!(last(&dir, &run) == last(&dir, tables), "{fault}: {text}");
             dir.best_is_of_last(&run);
         }
         fs::remove_dir_all(dir.0.join(&run)).ok();
