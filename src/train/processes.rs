@@ -209,7 +209,7 @@ impl Trainer {
         let file = world.agree("rows of dealt tables", Ok(file))?.swap_remove(0);
         let file = (!file.is_empty()).then(|| PathBuf::from(text(&file)));
         if file.is_some() {
-            self.training.rows_are_dealt = true;
+            self.training.dealt_as = self.own_rows();
         }
         let digest = self.digest();
         let all = world.agree("state of the training", digest.map(|digest| digest.to_le_bytes().to_vec()))?;
@@ -280,11 +280,11 @@ impl Trainer {
     fn digest(&mut self) -> Result<u64> {
         let mut sum = crc32fast::Hasher::new();
         sum.update(format!("{:?} {:?}", self.training.position, self.training.criterion).as_bytes());
-        sum.update(&[u8::from(self.training.rows_are_dealt)]);
+        sum.update(&[u8::from(self.training.dealt_as.is_some())]);
         for name in self.persistent() {
             let program = &self.training.program;
             let var = program.find(&name).map(|id| program.var(id));
-            if self.training.rows_are_dealt && var.is_some_and(VarDesc::is_row_sparse) {
+            if self.training.dealt_as.is_some() && var.is_some_and(VarDesc::is_row_sparse) {
                 continue;
             }
             let dtype = var.filter(|var| !var.is_row_sparse()).and_then(|var| Some(var.spec()?.dtype));
@@ -315,8 +315,8 @@ impl Trainer {
     /// Serializes the state of the training as a checkpoint.
     fn as_bytes(&mut self) -> Result<Vec<u8>> {
         self.with_sums(|trainer| {
-            let TrainingState { state, scope, rows_are_dealt, .. } = &mut trainer.training;
-            state.shards = rows_are_dealt.then(ShardFiles::none);
+            let TrainingState { state, scope, dealt_as, .. } = &mut trainer.training;
+            state.shards = dealt_as.map(|_| ShardFiles::none());
             let bytes = state.bytes_from(scope);
             state.shards = None;
             bytes

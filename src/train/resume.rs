@@ -146,7 +146,7 @@ impl Trainer {
         self.take(checkpoint)
             .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
             .at_caller()?;
-        self.training.rows_are_dealt = own.is_some();
+        self.training.dealt_as = own;
         self.training.rows_from = own.map(|_| path.to_owned());
         self.training.saved = held.is_some().then(|| self.training.position.clone());
         self.training.held = held;
@@ -224,7 +224,7 @@ impl Trainer {
         let Checkpoint { mut best, criterion, history, carried, position, metrics, shards, .. } = from;
         let ours = std::mem::take(&mut self.training.state);
         match shards {
-            None => self.training.rows_are_dealt = false,
+            None => self.training.dealt_as = None,
             // The state of another rank has no rows of dealt tables, so this process keeps its own.
             Some(_) => best.extend(
                 ours.best
@@ -284,7 +284,7 @@ impl Trainer {
     fn bare(&mut self) -> Result<Checkpoint> {
         let mut whole = Checkpoint { metrics: self.described(), ..self.training.clone() };
         let mut others = BTreeMap::new();
-        if self.training.rows_are_dealt {
+        if self.training.dealt_as.is_some() {
             // The rows of the other processes are in the last checkpoint.
             let saved = self.training.saved.as_ref() == Some(&self.training.position);
             let Some(file) = self.settings.file.as_ref().filter(|_| saved) else {

@@ -256,6 +256,14 @@ impl Trainer {
     }
 
     pub(super) fn check_tables(&self) -> Result<()> {
+        if let Some((rank, size)) = self.training.dealt_as.filter(|known| self.own_rows() != Some(*known)) {
+            let expected = format!("rank {rank} of {size} processes, whose rows this trainer holds");
+            let got = self
+                .own_rows()
+                .map_or("one process".to_owned(), |(rank, size)| format!("rank {rank} of {size}"));
+            return Err(Error::of(ErrorKind::Program, "process of dealt tables", expected, got)
+                .noted("a new trainer loads the rows of other processes from a checkpoint"));
+        }
         let Some(given) = &self.settings.division.deal_tables else { return Ok(()) };
         if self.training.program.vars().any(|(_, var)| var.is_row_sparse()) {
             return Ok(());
@@ -267,6 +275,7 @@ impl Trainer {
     /// Pulls the rows of dealt tables that `batches` read, for a training step or (without `step`) for an evaluation.
     pub(super) fn pull_rows(&mut self, data: &dyn Data, batches: &[&Batch], step: Option<u64>) -> Result<()> {
         let Some(world) = self.others().cloned() else { return Ok(()) };
+        self.keep_own_rows()?;
         let TrainingState { scope, state, .. } = &mut self.training;
         let Some(tables) = &mut self.step.compiled()?.tables else { return Ok(()) };
         tables.release(scope)?;
@@ -298,7 +307,7 @@ impl Trainer {
         from.best.retain(|_, value| value.kind() == StorageKind::SelectedRows);
         from.restore(&mut self.training.scope)?;
         self.training.best.extend(from.best);
-        self.training.rows_are_dealt = true;
+        self.training.dealt_as = Some(own);
         Ok(())
     }
 
@@ -329,7 +338,7 @@ impl Trainer {
 
     /// Keeps only the rows of this process, in the parameters and in those of the best epoch.
     pub(super) fn keep_own_rows(&mut self) -> Result<()> {
-        let Some(own) = self.own_rows().filter(|_| !self.training.rows_are_dealt) else { return Ok(()) };
+        let Some(own) = self.own_rows().filter(|_| self.training.dealt_as.is_none()) else { return Ok(()) };
         let names: Vec<String> = self.row_sparse().collect();
         for name in names {
             let value = self.training.scope.value(&name)?;
@@ -341,7 +350,7 @@ impl Trainer {
                 *rows = rows.at(&rows.positions_of(own))?;
             }
         }
-        self.training.rows_are_dealt = true;
+        self.training.dealt_as = Some(own);
         Ok(())
     }
 

@@ -115,7 +115,7 @@ impl Trainer {
             held: None,
             saved: None,
             resumed: false,
-            rows_are_dealt: false,
+            dealt_as: None,
             rows_from: None,
             sums: Vec::new(),
             net,
@@ -339,6 +339,10 @@ impl Trainer {
             return Err(Error::new("name of a parameter", expected, format!("`{name}`")));
         }
         self.settle().at_caller()?;
+        let value = match (value.into(), self.training.dealt_as) {
+            (Storage::SelectedRows(rows), Some(own)) => rows.at(&rows.positions_of(own)).at_caller()?.into(),
+            (value, _) => value,
+        };
         self.training.scope.set(name, value)
     }
 

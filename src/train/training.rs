@@ -33,8 +33,9 @@ pub(super) struct TrainingState {
     pub(super) saved: Option<Position>,
     /// Whether the position was loaded from a checkpoint: the data must then be the data of that checkpoint.
     pub(super) resumed: bool,
-    /// Whether the scope and the best epoch have only this process's rows of row-sparse parameters.
-    pub(super) rows_are_dealt: bool,
+    /// The rank of this process and the number of processes, if the scope and the best epoch have only this process's rows of
+    /// row-sparse parameters.
+    pub(super) dealt_as: Option<(usize, usize)>,
     /// The checkpoint from which this process has read its own rows, for the other processes to read theirs.
     pub(super) rows_from: Option<PathBuf>,
 }

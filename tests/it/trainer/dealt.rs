@@ -8,7 +8,7 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::layers::{EmbeddingBag, init};
 use unpadded::ops;
 use unpadded::optimizer::{Optimizer, Options, SparseMode, UpdateRule};
-use unpadded::parallel::World;
+use unpadded::parallel::{World, threads};
 use unpadded::predict::Predictor;
 
 use super::processes::{on_ranks, remove, state};
@@ -232,6 +232,16 @@ fn an_error_about_rows_reaches_all_ranks() {
         steep.iter().all(|error| error.contains("variable `embedding_bag_0.weight`: gradient of a batch")),
         "{steep:?}"
     );
+    on_ranks(2, |world| {
+        let first = (world.rank() == 0).then(|| World::new(threads(1).remove(0)));
+        let (trainer, _) = fitted(false, Some(world), None, Until::Steps(1));
+        let Some(alone) = first else { return };
+        let error = trainer.distributed(alone).evaluate(&dev()).unwrap_err().to_string();
+        assert!(
+            error.contains("expected rank 0 of 2 processes, whose rows this trainer holds, got one process"),
+            "{error}"
+        );
+    });
     let error = trainer().deal_tables().fit(&train(), &dev(), Until::Steps(1)).unwrap_err().to_string();
     assert!(
         error.contains("tables to deal: expected a row-sparse parameter") && error.contains(file!()),
