@@ -28,7 +28,8 @@ const NEW_SCHEDULE: &str = "`Trainer::load_parameters` starts a new training, wi
 
 impl Trainer {
     /// Saves the training to a file: the parameters, the best epoch's parameters, the optimizer's state, and the position in
-    /// the data. An existing file is replaced, and the new file gets the permissions of the replaced file.
+    /// the data. An existing file is replaced, and the new file gets the permissions of the replaced file. With
+    /// [dealt tables](Self::deal_tables), all processes must call `save` together; the path of rank 0 is used.
     ///
     /// # Errors
     /// Returns an error if another training saves to this file, or if the file cannot be written; an existing file is then
@@ -275,7 +276,9 @@ impl Trainer {
     /// parameters of the best epoch. If there is no best epoch, it has the last parameters. The training is unchanged.
     ///
     /// # Errors
-    /// Returns an error if no output was named, or if a parameter is not finite.
+    /// Returns an error if no output was named, or if a parameter is not finite. With [dealt tables](Self::deal_tables), also
+    /// returns an error if the file of [`Self::checkpoint`], from which the rows of other processes are read, is not at the
+    /// position of the training.
     #[track_caller]
     pub fn for_inference(&mut self) -> Result<Checkpoint> {
         self.bare().at_caller()

@@ -203,7 +203,9 @@ impl Folder {
             let entry = entry.map_err(wrong)?;
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            if is_events(&name) || TEXTS.contains(&&*name) || CHECKPOINTS.contains(&&*name) {
+            // With dealt tables, each process has a file beside the last checkpoint.
+            let of_rank = name.starts_with("last.ckpt.") && name.contains("-of-");
+            if of_rank || is_events(&name) || TEXTS.contains(&&*name) || CHECKPOINTS.contains(&&*name) {
                 fs::remove_file(entry.path()).map_err(wrong)?;
             }
         }
