@@ -7,6 +7,7 @@ mod averaging;
 #[cfg(feature = "terminal")]
 mod bar;
 mod best;
+mod dealt;
 mod evaluation;
 mod exchange;
 mod gradients;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use super::dealt::DealtTables;
 use super::step::{CompiledTraining, ReadRows};
-use super::tables::DealtTables;
 use super::trainer::{BY_WEIGHT, Trainer, ends_at};
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};

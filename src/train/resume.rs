@@ -137,9 +137,6 @@ impl Trainer {
         let own = own.filter(|own| self.is_first() && Target::find(path).is_ok_and(|from| from.is(own)));
         let held = own.map(Target::lock).transpose().at_caller()?;
         let own = self.own_rows();
-        // The other processes may have another working directory.
-        let path = &std::path::absolute(path)
-            .map_err(|e| Error::io(format!("file `{}`", path.display()), "find", &e))?;
         let checkpoint = match own {
             Some(own) => Checkpoint::load_own_rows(path, own).at_caller()?,
             None => Checkpoint::load(path)?,
@@ -148,7 +145,10 @@ impl Trainer {
             .map_err(|e| e.noted(format!("in checkpoint `{}`", path.display())))
             .at_caller()?;
         self.training.dealt_as = own;
-        self.training.rows_from = own.map(|_| path.to_owned());
+        // The other processes may have another working directory.
+        let absolute = own.map(|_| std::path::absolute(path)).transpose();
+        self.training.rows_from =
+            absolute.map_err(|e| Error::io(format!("file `{}`", path.display()), "find", &e)).at_caller()?;
         self.training.saved = held.is_some().then(|| self.training.position.clone());
         self.training.held = held;
         Ok(())

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use super::tables::DealtTables;
+use super::dealt::DealtTables;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, MemoryUse, Run, Scope, diagnose};
 use crate::metrics::Better;

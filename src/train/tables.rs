@@ -1,210 +1,25 @@
-//! Tables that are dealt to processes: each process holds some rows of each row-sparse parameter, and pulls the rows that its
-//! parts of a step read.
+//! A trainer whose tables are dealt to processes: each process holds some rows of each row-sparse parameter, pulls the rows that
+//! its parts of a step read, and saves its rows beside the checkpoint.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::step::unprepared;
 use super::trainer::Trainer;
 use super::training::TrainingState;
 use crate::checkpoint::Checkpoint;
 use crate::checkpoint::shard_files::{self, ShardFiles};
 use crate::data::{Batch, Data};
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
-use crate::executor::{Executor, Run, Scope, Threads};
-use crate::on_data::{BatchRunner, DataBatch};
-use crate::operator::{Registry, VarId};
-use crate::optimizer::row_selections;
-use crate::parallel::{Message, Reader, World};
-use crate::program::{Program, Role, VarRole};
-use crate::tensor::{DType, SelectedRows, Storage, StorageKind, add_row_numbers};
+use crate::parallel::Reader;
+use crate::program::VarRole;
+use crate::tensor::{Storage, StorageKind};
 use crate::wire::Target;
-
-/// The tables of a program that are dealt to the processes of a training.
-pub(super) struct DealtTables {
-    tables: Vec<DealtTable>,
-    /// The program that computes row numbers which are no feeds; `None` if there are none.
-    selecting: Option<BatchRunner>,
-}
-
-/// A row-sparse parameter whose row r is on the process with rank r modulo the number of processes.
-struct DealtTable {
-    param: VarId,
-    name: String,
-    dtype: DType,
-    shape: Vec<usize>,
-    /// The variables whose numbers select the rows that a batch reads.
-    ids: Vec<VarId>,
-    /// The states of the optimizer for this table.
-    states: Vec<String>,
-    /// Whether each process needs the gradients of all rows, for a norm over all gradients. Each process then computes the updates
-    /// of all rows, and keeps its own.
-    whole: bool,
-    /// The rows of other processes that are in the scope.
-    foreign: Vec<i64>,
-}
-
-impl DealtTables {
-    pub(super) fn new(program: &Program, registry: &Registry, threads: Threads) -> Result<Self> {
-        let mut tables = Vec::new();
-        for (param, var) in
-            program.vars().filter(|(_, var)| var.is_row_sparse() && var.role == VarRole::Parameter)
-        {
-            let Some(spec) = var.spec() else { continue };
-            let ids = row_selections(program, registry, param)?.ok_or_else(|| {
-                let expected = "a table whose rows are selected by row numbers";
-                Error::of(ErrorKind::Program, "table to deal", expected, "a table of which all rows are read")
-                    .variable(&var.name)
-            })?;
-            let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
-            let update = updates().find(|op| op.writes().any(|written| written == param));
-            let written: Vec<VarId> = update.iter().flat_map(|op| op.writes()).collect();
-            let grad = update.and_then(|op| op.input("grad").first().copied());
-            let states = written.iter().map(|&var| program.var(var)).filter(|state| state.is_row_sparse());
-            let states = states.map(|state| state.name.clone()).filter(|name| *name != var.name).collect();
-            let reads = |op: &&crate::program::OpDesc| op.reads().any(|read| Some(read) == grad);
-            let whole = updates()
-                .filter(reads)
-                .any(|op| op.writes().any(|v| Some(v) != grad && !written.contains(&v)));
-            let (name, dtype) = (var.name.clone(), spec.dtype);
-            let shape = spec.shape.iter().map(|extent| extent.known().unwrap_or(0)).collect();
-            tables.push(DealtTable { param, name, dtype, shape, ids, states, whole, foreign: Vec::new() });
-        }
-        let mut computed: Vec<VarId> = tables.iter().flat_map(|table| &table.ids).copied().collect();
-        computed.retain(|&id| program.var(id).role != VarRole::Feed);
-        computed.sort();
-        computed.dedup();
-        let selecting = match computed.is_empty() {
-            true => None,
-            false => {
-                let program = program.inference(&computed)?;
-                let executor = Executor::on(&program, registry, &computed, threads)?;
-                Some(BatchRunner::new(executor, std::iter::empty()))
-            }
-        };
-        Ok(Self { tables, selecting })
-    }
-
-    /// Returns whether each process gets only its own rows of the summed gradient of a parameter.
-    pub(super) fn has(&self, param: VarId) -> bool {
-        self.tables.iter().any(|table| table.param == param && !table.whole)
-    }
-
-    /// Returns the numbers of the rows that batches read of each table, ascending and distinct.
-    fn rows_read(
-        &mut self,
-        program: &Program,
-        scope: &mut Scope,
-        data: &dyn Data,
-        batches: &[&Batch],
-        step: Option<u64>,
-    ) -> Result<Vec<Vec<i64>>> {
-        let mut rows = vec![Vec::new(); self.tables.len()];
-        for batch in batches {
-            if let Some(selecting) = &mut self.selecting {
-                let fed = DataBatch { data, batch };
-                selecting.run(
-                    scope,
-                    fed,
-                    &mut BTreeMap::new(),
-                    |feeds| step.map_or_else(|| Run::infer(feeds), |step| Run::train(feeds, step)),
-                    |_| Ok(()),
-                    |_, _, error| error,
-                )?;
-            }
-            for (table, rows) in self.tables.iter().zip(&mut rows) {
-                for &id in &table.ids {
-                    let name = &program.var(id).name;
-                    let fed =
-                        batch.values.iter().find(|(fed, _)| fed == name).map(|(_, value)| value.clone());
-                    let computing = self.selecting.as_mut().filter(|_| fed.is_none());
-                    let computed = computing.map(|selecting| selecting.executor.fetch(id)).transpose()?;
-                    if let Some(value) = fed.or(computed) {
-                        add_row_numbers(value.storage(), rows);
-                    }
-                }
-            }
-        }
-        for (table, rows) in self.tables.iter().zip(&mut rows) {
-            // The operator that reads an invalid row returns an error for it.
-            rows.retain(|&id| usize::try_from(id).is_ok_and(|id| id < table.shape[0]));
-            rows.sort_unstable();
-            rows.dedup();
-        }
-        Ok(rows)
-    }
-
-    /// Pulls the given rows of each table that other processes hold. A row that no update has touched is not sent, since its
-    /// initial value is computed here.
-    fn pull(
-        &mut self,
-        scope: &mut Scope,
-        world: &World,
-        doing: &str,
-        rows: Result<Vec<Vec<i64>>>,
-    ) -> Result<()> {
-        let (rank, size) = (world.rank(), world.size());
-        let asked = |rank: usize, rows: &[Vec<i64>]| {
-            let mut message = Message::default();
-            for (table, rows) in self.tables.iter().zip(rows) {
-                let ids: Vec<i64> = rows.iter().copied().filter(|&id| id as usize % size == rank).collect();
-                message.ids(&ids, table.shape[0]);
-            }
-            message.0
-        };
-        let asked = rows.map(|rows| (0..size).map(|rank| asked(rank, &rows)).collect());
-        let asked = world.agree_each(&format!("rows of {doing}"), asked)?;
-        let mut answer = |message: &[u8]| {
-            let (mut message, mut answer) = (Reader(message), Message::default());
-            for table in &self.tables {
-                let rows = scope.table(&table.name)?.touched_among(&message.ids(table.shape[0])?)?;
-                answer.rows(&rows, &(0..rows.row_ids().len()).collect::<Vec<_>>())?;
-            }
-            Ok(answer.0)
-        };
-        let answers = asked.iter().enumerate();
-        let answers = answers.map(|(to, message)| if to == rank { Ok(Vec::new()) } else { answer(message) });
-        let all = world.agree_each(&format!("rows of {doing}"), answers.collect())?;
-        for (from, message) in all.iter().enumerate().filter(|(from, _)| *from != rank) {
-            let mut message = Reader(message);
-            for DealtTable { name, dtype, shape, foreign, .. } in &mut self.tables {
-                let rows = message.rows(*dtype, shape)?;
-                if rows.row_ids().iter().any(|&id| id as usize % size != from) {
-                    return Err(unprepared());
-                }
-                scope.table(name)?.insert(&rows)?;
-                foreign.extend_from_slice(rows.row_ids());
-            }
-        }
-        Ok(())
-    }
-
-    /// Notes that the next update also changes the rows of other processes that a whole gradient has.
-    pub(super) fn note(&mut self, param: VarId, gradient: &SelectedRows, (rank, size): (usize, usize)) {
-        for table in self.tables.iter_mut().filter(|table| table.param == param && table.whole) {
-            table.foreign.extend(gradient.row_ids().iter().filter(|id| **id as usize % size != rank));
-        }
-    }
-
-    /// Removes the rows of other processes from the scope.
-    fn release(&mut self, scope: &mut Scope) -> Result<()> {
-        for DealtTable { name, states, whole, foreign, .. } in &mut self.tables {
-            scope.table(name)?.remove(foreign)?;
-            if *whole {
-                states.iter().try_for_each(|state| scope.table(state)?.remove(foreign))?;
-            }
-            foreign.clear();
-        }
-        Ok(())
-    }
-}
 
 impl Trainer {
     /// Deals the rows of each [row-sparse parameter](crate::Builder::row_sparse_parameter) to the processes of a
     /// [distributed](Self::distributed) training, so that a table may be larger than the memory of one process. With N
     /// processes, row r of the table and of the optimizer's state is only on the process with rank r modulo N. In each step, a
     /// process pulls the rows that its parts of the batch read, in two exchanges; the process that holds a row sums its gradients
-    /// and updates the row. The parameters are bit-identical to those of a training that does not deal its tables. If gradients
+    /// and updates the row. The parameters are bit-identical to the parameters of a training that does not deal its tables. If gradients
     /// are clipped by their [norm](crate::optimizer::Options::max_norm), the gradients of all rows are sent to all processes, as
     /// without `deal_tables`.
     ///
@@ -336,7 +151,7 @@ impl Trainer {
         Ok(Some(ShardFiles { name, sums }))
     }
 
-    /// Keeps only the rows of this process, in the parameters and in those of the best epoch.
+    /// Keeps only the rows of this process, in the parameters and in the parameters of the best epoch.
     pub(super) fn keep_own_rows(&mut self) -> Result<()> {
         let Some(own) = self.own_rows().filter(|_| self.training.dealt_as.is_none()) else { return Ok(()) };
         let names: Vec<String> = self.row_sparse().collect();
