@@ -229,7 +229,7 @@ impl Error {
     /// Sets the fields of the place that are not known yet. Fields that are known are kept, with one exception: the
     /// line is replaced if it is the line of the constructor's caller, or a line of this library.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
+    pub(crate) fn at(mut self, place: Place) -> Self {
         let Details { place: known, made, .. } = &mut *self.0;
         known.operator = known.operator.take().or(place.operator);
         known.variable = known.variable.take().or(place.variable);
@@ -244,7 +244,7 @@ impl Error {
     /// Sets the line of the user's code to `caller`, unless [`Self::at`] or `called` has already set a line of the
     /// user's code.
     #[must_use]
-    pub fn called(self, caller: &Location<'_>) -> Self {
+    pub(crate) fn called(self, caller: &Location<'_>) -> Self {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
@@ -259,7 +259,7 @@ impl Error {
     /// variable, or `None` to keep the name of the slot. Operators make errors with names of slots; a program has the
     /// names of the variables.
     #[must_use]
-    pub fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {
+    pub(crate) fn renamed<'a>(mut self, name: impl FnOnce(&str) -> Option<&'a str>) -> Self {
         let known = &mut self.0.place.variable;
         if let Some(name) = known.as_deref().and_then(name) {
             *known = Some(name.to_owned());
@@ -315,7 +315,7 @@ impl Error {
     /// assert!(format!("{e:#}").ends_with("; line 4"));
     /// ```
     #[must_use]
-    pub fn noted_in_code(self, note: impl Into<String>) -> Self {
+    pub(crate) fn noted_in_code(self, note: impl Into<String>) -> Self {
         self.note(Note { text: note.into(), in_code: true })
     }
 
@@ -364,7 +364,7 @@ impl Error {
 
     /// Sets the name of the variable, if no name is known yet.
     #[must_use]
-    pub fn variable(self, name: impl Into<String>) -> Self {
+    pub(crate) fn variable(self, name: impl Into<String>) -> Self {
         self.at(Place { variable: Some(name.into()), ..Place::default() })
     }
 }

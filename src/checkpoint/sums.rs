@@ -20,7 +20,7 @@ pub struct SparseSums {
 
 impl SparseSums {
     /// Returns the sparse sums of a list; a −0 is stored too, so that a loaded checkpoint is bit-identical to the saved one.
-    pub fn of(all: &[f64]) -> Self {
+    pub(crate) fn of(all: &[f64]) -> Self {
         let sums = all.iter().enumerate().filter(|(_, sum)| sum.to_bits() != 0);
         Self { count: all.len() as u64, sums: sums.map(|(index, &sum)| (index as u64, sum)).collect() }
     }

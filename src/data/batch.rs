@@ -73,7 +73,7 @@ impl Field {
     }
 
     /// The name of the field's kind for messages, such as `a sequence of integers`.
-    pub fn kind(&self) -> &'static str {
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Int(_) => "one integer",
             Self::Float(_) => "one number",
@@ -272,7 +272,7 @@ impl Sample {
     }
 
     /// The number of rows of the sample's longest field.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.fields.iter().map(Field::rows).max().unwrap_or(0)
     }
 

@@ -51,7 +51,7 @@ pub struct Loader {
 
 impl Loader {
     /// Default size of the shuffle buffer for streamed samples; [`Self::buffer`] sets another size.
-    pub const BUFFER: usize = 16_384;
+    pub(crate) const BUFFER: usize = 16_384;
 
     /// Makes a loader with batch size 32 and without shuffling; `names` has the name of a feed for each field of the
     /// samples.

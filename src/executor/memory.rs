@@ -27,7 +27,7 @@ pub struct MemoryUse {
     /// its old memory exists until the contents are copied. `kept` therefore includes the largest such old memory.
     pub kept: usize,
     /// The values and gradients of the batch that are not dense, such as selected rows.
-    pub selected: usize,
+    pub(crate) selected: usize,
     /// The row orders, levels and random keys of loops.
     pub orders: usize,
     /// The weights that operators pack for fast products.
@@ -38,13 +38,13 @@ pub struct MemoryUse {
     pub batch: usize,
     /// If a step has several batches, or if its batch is divided: the sums of the gradients. Also the messages that carry these
     /// sums to other processes.
-    pub sums: usize,
+    pub(crate) sums: usize,
     /// The data that are held in memory.
     pub data: usize,
     /// The small lists of the executor: an allowance.
     pub lists: usize,
     /// Whether the figures are an upper bound: some sizes depend on values that only the run computes.
-    pub bound: bool,
+    pub(crate) bound: bool,
 }
 
 impl MemoryUse {

@@ -33,10 +33,10 @@ pub struct Bandwidth {
     /// Bandwidth of main memory.
     pub memory: f64,
     /// The size of one core's second-level cache, in bytes.
-    pub l2_size: usize,
+    pub(crate) l2_size: usize,
     /// The size in bytes of the third-level cache that all measured threads have together; 0 if the CPU has no
     /// third-level cache.
-    pub l3_size: usize,
+    pub(crate) l3_size: usize,
 }
 
 /// Measures the read bandwidth of the second and third cache levels and of main memory, with `threads` threads at once,

@@ -48,7 +48,7 @@ impl MatrixUnit {
     }
 
     /// Returns whether this CPU has the unit's instruction, and the instruction gives the bits of its twin.
-    pub fn is_native(self) -> bool {
+    pub(crate) fn is_native(self) -> bool {
         static PAIRS: OnceLock<bool> = OnceLock::new();
         static TILES: OnceLock<bool> = OnceLock::new();
         match self {

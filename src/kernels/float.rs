@@ -30,7 +30,7 @@ impl Assign {
 
     /// Writes one row to `to`, or adds it.
     #[inline]
-    pub fn put_row<T: Float>(self, to: &mut [T], values: &[T]) {
+    pub(crate) fn put_row<T: Float>(self, to: &mut [T], values: &[T]) {
         match self {
             Assign::Write => to.copy_from_slice(values),
             Assign::Add => to.iter_mut().zip(values).for_each(|(to, &value)| *to += value),
@@ -38,12 +38,12 @@ impl Assign {
     }
 
     /// Writes all rows of a view to `to`, or adds them.
-    pub fn put_rows<T: Float>(self, mut to: ViewMut<'_, T>, values: View<'_, T>) {
+    pub(crate) fn put_rows<T: Float>(self, mut to: ViewMut<'_, T>, values: View<'_, T>) {
         to.iter_mut().zip(values.iter()).for_each(|(to, values)| self.put_row(to, values));
     }
 
     /// Writes a result of zeros to the output; in the case of adding, leaves the output unchanged.
-    pub fn put_nothing<T: Float>(self, mut to: ViewMut<'_, T>) {
+    pub(crate) fn put_nothing<T: Float>(self, mut to: ViewMut<'_, T>) {
         if self == Assign::Write {
             to.fill(T::ZERO);
         }

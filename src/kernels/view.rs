@@ -11,17 +11,17 @@ use std::marker::PhantomData;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent2 {
     /// The number of rows.
-    pub rows: usize,
+    pub(crate) rows: usize,
     /// The number of elements per row.
-    pub width: usize,
+    pub(crate) width: usize,
     /// The number of elements from the start of one row to the start of the next; at least `width`.
-    pub stride: usize,
+    pub(crate) stride: usize,
 }
 
 impl Extent2 {
     /// Returns the number of elements from the first to the last element, including gaps between rows; 0 for a view without
     /// elements.
-    pub fn span(&self) -> usize {
+    pub(crate) fn span(&self) -> usize {
         if self.rows == 0 || self.width == 0 {
             return 0;
         }
@@ -82,7 +82,7 @@ impl<'a, T> View<'a, T> {
     ///
     /// # Panics
     /// If `data` is too short for the extent, or if the stride is below the width.
-    pub fn strided(data: &'a [T], extent: Extent2) -> Self {
+    pub(crate) fn strided(data: &'a [T], extent: Extent2) -> Self {
         extent.check(data.len());
         Self { start: data.as_ptr(), extent: extent.settled(), life: PhantomData }
     }
@@ -104,7 +104,7 @@ impl<'a, T> View<'a, T> {
     }
 
     /// Returns the number of elements from the start of one row to the start of the next.
-    pub fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         self.extent.stride
     }
 
@@ -141,7 +141,7 @@ impl<'a, T> View<'a, T> {
     ///
     /// # Panics
     /// If the range `from..to` is not within the rows of the view.
-    pub fn rows_range(&self, from: usize, to: usize) -> Self {
+    pub(crate) fn rows_range(&self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.extent.rows, "rows {from}..{to} of {}", self.extent.rows);
         let offset = if from == to { 0 } else { from * self.extent.stride };
         Self {
@@ -186,7 +186,7 @@ impl<'a, T> ViewMut<'a, T> {
     ///
     /// # Panics
     /// If `data` is too short for the extent, or if the stride is below the width.
-    pub fn strided(data: &'a mut [T], extent: Extent2) -> Self {
+    pub(crate) fn strided(data: &'a mut [T], extent: Extent2) -> Self {
         extent.check(data.len());
         Self { start: data.as_mut_ptr(), extent: extent.settled(), life: PhantomData }
     }
@@ -203,22 +203,22 @@ impl<'a, T> ViewMut<'a, T> {
     }
 
     /// Returns the number of elements per row.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.extent.width
     }
 
     /// Returns the number of elements from the start of one row to the start of the next.
-    pub fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         self.extent.stride
     }
 
     /// Returns a view of the same rows for reading.
-    pub fn as_view(&self) -> View<'_, T> {
+    pub(crate) fn as_view(&self) -> View<'_, T> {
         View { start: self.start, extent: self.extent, life: PhantomData }
     }
 
     /// Returns a mutable view of the same rows with a shorter lifetime.
-    pub fn reborrow(&mut self) -> ViewMut<'_, T> {
+    pub(crate) fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut { start: self.start, extent: self.extent, life: PhantomData }
     }
 
@@ -283,7 +283,7 @@ impl<'a, T> ViewMut<'a, T> {
     /// # Panics
     /// If the view does not have these rows.
     #[must_use]
-    pub fn rows_range(self, from: usize, to: usize) -> Self {
+    pub(crate) fn rows_range(self, from: usize, to: usize) -> Self {
         self.split_rows(to).0.split_rows(from).1
     }
 
@@ -306,7 +306,7 @@ impl<'a, T> ViewMut<'a, T> {
     ///
     /// # Panics
     /// If `at` is beyond the number of columns.
-    pub fn split_columns(self, at: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
+    pub(crate) fn split_columns(self, at: usize) -> (ViewMut<'a, T>, ViewMut<'a, T>) {
         let Extent2 { rows, width, stride } = self.extent;
         assert!(at <= width, "split at column {at} of {width}");
         let offset = if rows == 0 { 0 } else { at };

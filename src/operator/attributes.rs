@@ -131,7 +131,7 @@ impl Attributes {
     }
 
     /// Returns whether the operator has no attributes.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -166,11 +166,6 @@ impl<'a> LiteralRef<'a> {
     /// Returns the literal that is bound to the input slot `name`.
     pub(crate) fn input(name: &'a str, value: &'a Literal) -> Self {
         Self { role: "input", name, value }
-    }
-
-    /// Returns the literal without its name. The returned reference may outlive this `LiteralRef`.
-    pub fn get(self) -> &'a Literal {
-        self.value
     }
 
     /// Returns an error about the literal; `expected` names the values that the operator accepts, such as a range.

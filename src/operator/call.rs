@@ -236,17 +236,17 @@ impl Direct {
     }
 
     /// Returns the specs of the outputs, by slot.
-    pub fn output_specs(&self) -> &[Vec<Spec>] {
+    pub(crate) fn output_specs(&self) -> &[Vec<Spec>] {
         &self.output_specs
     }
 
     /// Returns the specs of the inputs, by slot.
-    pub fn input_specs(&self) -> &[Vec<Spec>] {
+    pub(crate) fn input_specs(&self) -> &[Vec<Spec>] {
         &self.input_specs
     }
 
     /// Returns the bound inputs, by slot.
-    pub fn inputs(&self) -> &[Vec<Variable>] {
+    pub(crate) fn inputs(&self) -> &[Vec<Variable>] {
         &self.inputs
     }
 

@@ -164,13 +164,13 @@ pub struct Sequences<'a> {
 
 impl<'a> Sequences<'a> {
     /// Returns the sequences that `offsets` delimit; there is one offset more than there are sequences.
-    pub fn new(offsets: &'a [usize]) -> Self {
+    pub(crate) fn new(offsets: &'a [usize]) -> Self {
         Self { offsets }
     }
 
     /// Returns the offset of each sequence's first row in the batch, then the end of the last sequence. The rows of the call's
     /// views are counted from 0: subtract the first offset to convert an offset into a row of the views, as [`Self::rows`] does.
-    pub fn offsets(&self) -> &'a [usize] {
+    pub(crate) fn offsets(&self) -> &'a [usize] {
         self.offsets
     }
 
@@ -324,14 +324,14 @@ impl<'a> CallInputs<'a> {
     }
 
     /// Fills `out` as [`Self::uniform`] does, but with 53 random bits per number instead of 24.
-    pub fn uniform_53(&self, row: usize, out: &mut [f64]) {
+    pub(crate) fn uniform_53(&self, row: usize, out: &mut [f64]) {
         let RowKey { sequence, position } = self.call.keys.get(row);
         let RunFacts { seed, step, .. } = self.call.run;
         fill_uniform_53(RowStream { seed, step, operator: self.call.stream, sequence, position }, out);
     }
 
     /// Fills `out` as [`Self::uniform`] does, but with the same numbers for all rows of a top-level sequence.
-    pub fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
+    pub(crate) fn uniform_of_sequence(&self, row: usize, out: &mut [f32]) {
         let sequence = self.call.keys.get(row).sequence;
         let RunFacts { seed, step, .. } = self.call.run;
         let operator = self.call.stream;
@@ -525,7 +525,7 @@ impl<'a> Backward<'a> {
     /// # Errors
     /// Fails if no gradient reaches the output, or if the gradient does not hold `T`.
     #[track_caller]
-    pub fn dout<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
+    pub(crate) fn dout<T: Plain>(&self, slot: usize) -> Result<View<'a, T>> {
         let missing = || {
             let output = format!("output `{}`", name_of(self.call.signature.outputs, slot));
             Error::new(output, "a gradient", "none")
@@ -580,7 +580,7 @@ impl<'a> Backward<'a> {
     /// Returns whether the value and the gradient of input slot `slot` share one buffer. If so, `backward` overwrites the value
     /// when it writes the gradient. The result is true only if the operator declares
     /// [`Gradient::overwrites`](crate::operator::Gradient::overwrites).
-    pub fn in_place(&self, slot: usize) -> bool {
+    pub(crate) fn in_place(&self, slot: usize) -> bool {
         self.call.wiring.in_place.contains(&slot)
     }
 

@@ -43,7 +43,7 @@ impl Work<'_> {
     }
 
     /// Returns whether a backward call computes the gradient of input slot `slot`.
-    pub fn wants(&self, slot: usize) -> bool {
+    pub(crate) fn wants(&self, slot: usize) -> bool {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
@@ -59,7 +59,7 @@ impl Work<'_> {
     }
 
     /// Returns how many numbers the sparse variables of input slot `slot` store; 0 if the variables are dense.
-    pub fn stored(&self, slot: usize) -> u64 {
+    pub(crate) fn stored(&self, slot: usize) -> u64 {
         (self.stored)(slot) as u64
     }
 

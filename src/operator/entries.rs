@@ -55,7 +55,7 @@ impl CsrBuffer {
     }
 
     /// Returns the dtype of the entries; `None` before the matrix is filled for the first time.
-    pub fn dtype(&self) -> Option<DType> {
+    pub(crate) fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
 
@@ -92,7 +92,7 @@ impl CsrBuffer {
     /// # Errors
     /// Fails if the matrix holds another dtype.
     #[track_caller]
-    pub fn view<T: RowValue>(&self) -> Result<CsrView<'_, T>> {
+    pub(crate) fn view<T: RowValue>(&self) -> Result<CsrView<'_, T>> {
         let values = self.values::<T>().at_caller()?;
         Ok(CsrView::new(self.columns, &self.indptr, &self.indices, values))
     }
@@ -108,7 +108,7 @@ impl CsrBuffer {
     }
 
     /// Copies the positions of the entries of another matrix, and sets all values to zero.
-    pub fn zeros_at<T: RowValue>(&mut self, like: &CsrBuffer) {
+    pub(crate) fn zeros_at<T: RowValue>(&mut self, like: &CsrBuffer) {
         let out = self.fill::<T>(like.columns);
         out.indptr.extend_from_slice(&like.indptr);
         out.indices.extend_from_slice(&like.indices);

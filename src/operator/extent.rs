@@ -25,7 +25,7 @@ pub struct VarId(pub u32);
 
 impl VarId {
     /// The index that marks a missing gradient in a slot that takes many variables.
-    pub const NONE: VarId = VarId(u32::MAX);
+    pub(crate) const NONE: VarId = VarId(u32::MAX);
 }
 
 /// The index of a LoD level among all levels of a program. A level belongs to a feed, or is made by an operator. If the last

@@ -82,19 +82,19 @@ pub struct Gradient {
     pub storage: StorageKind,
     /// The slots whose forward values `backward` reads to compute the gradient. The forward values of all other slots may be
     /// freed or overwritten before `backward` runs.
-    pub reads: ReadSlots,
+    pub(crate) reads: ReadSlots,
     /// Whether the input's gradient equals the gradient of the first output, number for number, as for the operands of a sum. If
     /// nothing else contributes to the input's gradient, `backward` is not called for this input.
-    pub passes: bool,
+    pub(crate) passes: bool,
     /// Whether `backward` can write the gradient over the value of the input. `backward` then finds the input's value only in the
     /// buffer of the gradient ([`Backward::in_place`](crate::operator::Backward::in_place)).
-    pub overwrites: bool,
+    pub(crate) overwrites: bool,
 }
 
 impl Gradient {
     /// Declares a dense gradient; `backward` computes it from the gradients of the outputs and from the forward values in the
     /// slots `reads`.
-    pub const fn reading(reads: ReadSlots) -> Self {
+    pub(crate) const fn reading(reads: ReadSlots) -> Self {
         Gradient { storage: StorageKind::Dense, reads, passes: false, overwrites: false }
     }
 
@@ -153,24 +153,24 @@ const fn bit(slot: usize) -> u32 {
 
 impl ReadSlots {
     /// Returns the empty set: `backward` reads the gradients of the outputs alone.
-    pub const fn nothing() -> Self {
+    pub(crate) const fn nothing() -> Self {
         ReadSlots { inputs: 0, outputs: 0 }
     }
 
     /// Returns the set of all input slots and output slots.
-    pub const fn everything() -> Self {
+    pub(crate) const fn everything() -> Self {
         ReadSlots { inputs: u32::MAX, outputs: u32::MAX }
     }
 
     /// Adds an input slot to the set.
     #[must_use]
-    pub const fn input(self, slot: usize) -> Self {
+    pub(crate) const fn input(self, slot: usize) -> Self {
         ReadSlots { inputs: self.inputs | bit(slot), ..self }
     }
 
     /// Adds an output slot to the set.
     #[must_use]
-    pub const fn output(self, slot: usize) -> Self {
+    pub(crate) const fn output(self, slot: usize) -> Self {
         ReadSlots { outputs: self.outputs | bit(slot), ..self }
     }
 

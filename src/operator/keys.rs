@@ -9,9 +9,9 @@ use crate::lod::Lod;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RowKey {
     /// The index of the row's top-level sequence in the data set.
-    pub sequence: u64,
+    pub(crate) sequence: u64,
     /// The row's position in its top-level sequence.
-    pub position: u64,
+    pub(crate) position: u64,
 }
 
 impl RowKey {

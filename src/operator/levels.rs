@@ -12,7 +12,7 @@ pub struct LevelTable(Vec<Option<Arc<Lod>>>);
 
 impl LevelTable {
     /// Returns the LoD with the last level `level`; `None` if the level is not bound.
-    pub fn get(&self, level: LevelId) -> Option<&Arc<Lod>> {
+    pub(crate) fn get(&self, level: LevelId) -> Option<&Arc<Lod>> {
         self.0.get(level.0 as usize)?.as_ref()
     }
 

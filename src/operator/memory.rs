@@ -18,7 +18,7 @@ pub struct CallMemory {
     /// The value that [`Op::prepare`](crate::operator::Op::prepare) leaves, such as packed weights.
     pub prepared: usize,
     /// Whether the scratch memory is an upper bound: values that only the run computes decide how much of it is used.
-    pub bound: bool,
+    pub(crate) bound: bool,
     /// The type of each scratch value, and the bytes of all threads together.
     pub(crate) scratch: ArrayVec<(TypeId, usize), MOST_SCRATCH>,
 }
@@ -49,7 +49,7 @@ impl CallMemory {
 
     /// Marks the scratch memory as an upper bound if `bound` is true.
     #[must_use]
-    pub fn bounded(self, bound: bool) -> Self {
+    pub(crate) fn bounded(self, bound: bool) -> Self {
         Self { bound, ..self }
     }
 }
@@ -85,7 +85,7 @@ pub struct CallSizes<'a> {
 
 impl CallSizes<'_> {
     /// Returns the pass of the call: forward or backward.
-    pub fn pass(&self) -> Pass {
+    pub(crate) fn pass(&self) -> Pass {
         self.pass
     }
 
@@ -96,17 +96,17 @@ impl CallSizes<'_> {
 
     /// Returns the number of threads that may each run a part of the call with scratch of its own: several in a loop, whose
     /// sequences the threads divide, else 1.
-    pub fn rooms(&self) -> usize {
+    pub(crate) fn rooms(&self) -> usize {
         if self.in_loop { self.threads } else { 1 }
     }
 
     /// Returns the unit that computes matrix products in f32.
-    pub fn unit(&self) -> MatrixUnit {
+    pub(crate) fn unit(&self) -> MatrixUnit {
         self.unit
     }
 
     /// Returns whether [`Op::prepare`](crate::operator::Op::prepare) runs before the call.
-    pub fn is_prepared(&self) -> bool {
+    pub(crate) fn is_prepared(&self) -> bool {
         self.prepared
     }
 
@@ -116,7 +116,7 @@ impl CallSizes<'_> {
     }
 
     /// Returns the number of variables in input slot `slot`.
-    pub fn count(&self, slot: usize) -> usize {
+    pub(crate) fn count(&self, slot: usize) -> usize {
         self.inputs.get(slot).map_or(0, Vec::len)
     }
 
@@ -131,7 +131,7 @@ impl CallSizes<'_> {
     }
 
     /// Returns the largest number of rows and the largest width of the variables in input slot `slot`.
-    pub fn largest(&self, slot: usize) -> (usize, usize) {
+    pub(crate) fn largest(&self, slot: usize) -> (usize, usize) {
         let specs = self.inputs.get(slot).into_iter().flatten();
         specs
             .fold((0, 0), |(rows, width), spec| (rows.max((self.rows)(spec.rows())), width.max(spec.width())))
@@ -144,18 +144,18 @@ impl CallSizes<'_> {
 
     /// Returns the maximum number of entries, or of selected rows, that the sparse variables of input slot `slot` store
     /// together; 0 if the variables are dense.
-    pub fn stored(&self, slot: usize) -> usize {
+    pub(crate) fn stored(&self, slot: usize) -> usize {
         (self.stored)(CallSlot::Input(slot))
     }
 
     /// Returns the maximum number of entries, or of selected rows, that the sparse variables of output slot `slot`
     /// store together.
-    pub fn stored_output(&self, slot: usize) -> usize {
+    pub(crate) fn stored_output(&self, slot: usize) -> usize {
         (self.stored)(CallSlot::Output(slot))
     }
 
     /// Returns whether the variable in input slot `slot` is a row-sparse parameter.
-    pub fn is_table(&self, slot: usize) -> bool {
+    pub(crate) fn is_table(&self, slot: usize) -> bool {
         let spec = self.inputs.get(slot).and_then(|specs| specs.first());
         spec.is_some_and(|spec| spec.storage == StorageKind::SelectedRows)
     }

@@ -158,7 +158,7 @@ impl RowBuffer {
     }
 
     /// Returns the dtype of the values; `None` before the first `reset`.
-    pub fn dtype(&self) -> Option<DType> {
+    pub(crate) fn dtype(&self) -> Option<DType> {
         self.numbers.dtype()
     }
 
@@ -169,7 +169,7 @@ impl RowBuffer {
 
     /// Returns whether the row numbers are known to be sorted and distinct. The result is true after
     /// [`Self::set_merged`] or [`Self::refill`], and for a buffer without rows after [`Self::reset`].
-    pub fn merged(&self) -> bool {
+    pub(crate) fn merged(&self) -> bool {
         self.distinct
     }
 
@@ -188,13 +188,13 @@ impl RowBuffer {
     /// # Errors
     /// Fails if the buffer holds another dtype.
     #[track_caller]
-    pub fn values_mut<T: RowValue>(&mut self) -> Result<ViewMut<'_, T>> {
+    pub(crate) fn values_mut<T: RowValue>(&mut self) -> Result<ViewMut<'_, T>> {
         let numbers = self.numbers.get_mut::<T>(WHAT).at_caller()?;
         Ok(ViewMut::new(numbers, self.rows.len(), self.width))
     }
 
     /// Reserves exactly the memory for `rows` more rows.
-    pub fn reserve<T: RowValue>(&mut self, rows: usize) {
+    pub(crate) fn reserve<T: RowValue>(&mut self, rows: usize) {
         self.rows.reserve_exact(rows);
         T::of_mut(&mut self.numbers).reserve_exact(rows.saturating_mul(self.width));
     }
@@ -219,7 +219,7 @@ impl RowBuffer {
 
     /// Sets the row numbers to `ids`, which are sorted and distinct, in a table of `height` rows of `width` elements. Returns the
     /// view of the values, which hold old numbers and must be overwritten.
-    pub fn refill<T: RowValue>(&mut self, height: usize, width: usize, ids: &[i64]) -> ViewMut<'_, T> {
+    pub(crate) fn refill<T: RowValue>(&mut self, height: usize, width: usize, ids: &[i64]) -> ViewMut<'_, T> {
         (self.height, self.width, self.distinct) = (height, width, true);
         self.rows.clear();
         self.rows.extend_from_slice(ids);
@@ -233,7 +233,7 @@ impl RowBuffer {
     }
 
     /// Marks the row numbers as sorted and distinct.
-    pub fn set_merged(&mut self) {
+    pub(crate) fn set_merged(&mut self) {
         self.distinct = true;
     }
 

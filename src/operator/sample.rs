@@ -50,13 +50,13 @@ impl Operand {
 #[derive(Debug, Clone, Default)]
 pub struct CheckCase {
     /// The name of the case: the behaviour that it shows.
-    pub name: String,
+    pub(crate) name: String,
     /// The attributes of the called operator.
     pub attributes: Attributes,
     /// The operands of the call.
     pub operands: Vec<Operand>,
     /// Whether the check of the gradients is omitted, because an operand is at a kink of the function or at a tie.
-    pub forward_only: bool,
+    pub(crate) forward_only: bool,
 }
 
 const ZEROS: &str = "rows of zeros";

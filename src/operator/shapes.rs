@@ -257,7 +257,7 @@ impl<'a> InferShape<'a> {
     /// # Errors
     /// Fails if a variable of the slot has another dtype.
     #[track_caller]
-    pub fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
+    pub(crate) fn dtype_in(&self, slot: usize, dtypes: &[DType]) -> Result<()> {
         for (k, spec) in self.many(slot).iter().enumerate() {
             if !dtypes.contains(&spec.dtype) {
                 let names: Vec<String> = dtypes.iter().map(DType::to_string).collect();
@@ -304,7 +304,7 @@ impl<'a> InferShape<'a> {
     /// # Errors
     /// Fails if the variable is batched or has other dimensions.
     #[track_caller]
-    pub fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
+    pub(crate) fn constant_at(&self, slot: usize, k: usize, dims: &[usize]) -> Result<()> {
         let spec = self.input_at(slot, k);
         if spec.lod.is_empty() && spec.shape.iter().map(|e| e.known()).eq(dims.iter().map(|&d| Some(d))) {
             return Ok(());
@@ -320,7 +320,7 @@ impl<'a> InferShape<'a> {
 
     /// Returns an error about the spec of variable `k` of input slot `slot`.
     #[track_caller]
-    pub fn mismatch_at(&self, slot: usize, k: usize, expected: &str) -> Error {
+    pub(crate) fn mismatch_at(&self, slot: usize, k: usize, expected: &str) -> Error {
         let given = self.many(slot);
         let number = if given.len() > 1 { format!("[{k}]") } else { String::new() };
         let got = given.get(k).map_or_else(|| "nothing".to_owned(), Spec::to_string);

@@ -155,7 +155,7 @@ pub struct Slot {
     /// an optimizer's state for a row-sparse parameter.
     pub table: bool,
     /// The number with which each number of an optimizer's state in the slot starts.
-    pub start: f64,
+    pub(crate) start: f64,
 }
 
 impl Slot {

@@ -74,15 +74,15 @@ impl Spec {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// The number of bytes that do not depend on the number of rows or entries.
-    pub fixed: usize,
+    pub(crate) fixed: usize,
     /// The number of bytes per row.
-    pub row: usize,
+    pub(crate) row: usize,
     /// The extent that counts the rows of the variable.
-    pub rows: Extent,
+    pub(crate) rows: Extent,
     /// The number of bytes per stored entry of a sparse matrix, or per selected row.
-    pub entry: usize,
+    pub(crate) entry: usize,
     /// The extent that counts the stored entries, or the selected rows.
-    pub entries: Extent,
+    pub(crate) entries: Extent,
 }
 
 impl Size {

@@ -132,33 +132,28 @@ impl RowTable {
         Ok(Self { dims: dims.to_vec(), dtype, width, start, ids, numbers, places })
     }
 
-    /// Returns the height of the table, then the dimensions of a row.
-    pub fn dims(&self) -> &[usize] {
-        &self.dims
-    }
-
     /// Returns the number of rows of the whole table, touched or not.
-    pub fn height(&self) -> usize {
+    pub(crate) fn height(&self) -> usize {
         self.dims.first().copied().unwrap_or(0)
     }
 
     /// Returns the number of elements of a row.
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         self.width
     }
 
     /// Returns the dtype of the table's numbers.
-    pub fn dtype(&self) -> DType {
+    pub(crate) fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// Returns the number of touched rows.
-    pub fn touched(&self) -> usize {
+    pub(crate) fn touched(&self) -> usize {
         self.ids.len()
     }
 
     /// Returns the size in bytes of the touched rows and of their index.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let index = self.places.capacity() * size_of::<(i64, usize)>();
         self.ids.capacity() * size_of::<i64>() + self.numbers.bytes() + index
     }
@@ -168,7 +163,7 @@ impl RowTable {
     /// # Errors
     /// Fails if the table holds another dtype.
     #[track_caller]
-    pub fn rows<T: RowValue>(&self) -> Result<TableRows<'_, T>> {
+    pub(crate) fn rows<T: RowValue>(&self) -> Result<TableRows<'_, T>> {
         let numbers = self.numbers.get::<T>(WHAT).at_caller()?;
         Ok(TableRows { table: self, numbers })
     }
@@ -345,7 +340,7 @@ pub struct TableRows<'a, T> {
 
 impl<T: RowValue> TableRows<'_, T> {
     /// Copies row `id` to `out`, which has the width of the table. Reading a row does not touch it.
-    pub fn read(&self, id: i64, out: &mut [T]) {
+    pub(crate) fn read(&self, id: i64, out: &mut [T]) {
         let width = self.table.width;
         match self.table.places.get(&id) {
             Some(&position) => out.copy_from_slice(&self.numbers[position * width..(position + 1) * width]),

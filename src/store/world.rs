@@ -46,11 +46,6 @@ impl WorldStore {
         Self { world, registry: registry.clone(), entries, shapes, pushed: None }
     }
 
-    /// Returns the world of the ranks.
-    pub fn world(&self) -> &World {
-        &self.world
-    }
-
     fn part(&self) -> (usize, usize) {
         (self.world.rank(), self.world.size())
     }

@@ -4,7 +4,6 @@ mod arithmetic;
 mod create;
 mod entries;
 mod product;
-mod reduce;
 #[cfg(feature = "sprs")]
 mod sprs;
 

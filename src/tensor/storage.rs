@@ -85,7 +85,7 @@ impl Storage {
 
     /// Returns the number of rows, which is the first extent of the shape; for selected rows, this is the height. The
     /// result is 1 for a single number without dimensions.
-    pub fn rows(&self) -> usize {
+    pub(crate) fn rows(&self) -> usize {
         self.shape().first().copied().unwrap_or(1)
     }
 

@@ -143,7 +143,7 @@ impl Variable {
     }
 
     /// Returns the size in bytes of the variable: the numbers, the indices of a sparse tensor, and the LoD offsets.
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let (number, index) = (self.dtype().size_of(), size_of::<i64>());
         let width = || self.shape().iter().skip(1).product::<usize>();
         let values = match &self.storage {

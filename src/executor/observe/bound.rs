@@ -74,15 +74,15 @@ impl fmt::Display for Bound {
 #[non_exhaustive]
 pub struct Rates {
     /// Operations per second in f32; a multiply-add counts as two operations.
-    pub f32: f64,
+    pub(crate) f32: f64,
     /// Operations per second in f32 of the slowest thread and of the fastest thread, while all threads compute.
-    pub f32_by_thread: [f64; 2],
+    pub(crate) f32_by_thread: [f64; 2],
     /// Operations per second in f64; a multiply-add counts as two operations.
-    pub f64: f64,
+    pub(crate) f64: f64,
     /// Operations per second in matrix products of bf16 numbers; `None` if the CPU has no fast unit for them.
-    pub bf16: Option<f64>,
+    pub(crate) bf16: Option<f64>,
     /// Operations per second in matrix products of 8-bit integers.
-    pub int8: f64,
+    pub(crate) int8: f64,
     /// Bytes per second from the second cache level, from the third cache level, and from memory.
     pub bandwidth: Bandwidth,
 }
@@ -103,7 +103,7 @@ impl Rates {
     }
 
     /// Returns the operations per second in a dtype; `None` for a dtype in which this CPU does not multiply fast.
-    pub fn operations(&self, dtype: DType) -> Option<f64> {
+    pub(crate) fn operations(&self, dtype: DType) -> Option<f64> {
         match dtype {
             DType::F32 => Some(self.f32),
             DType::F64 => Some(self.f64),

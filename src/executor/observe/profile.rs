@@ -34,7 +34,7 @@ pub enum LoopPhase {
 
 impl LoopPhase {
     /// All phases.
-    pub const ALL: [LoopPhase; 8] = [
+    pub(crate) const ALL: [LoopPhase; 8] = [
         LoopPhase::Outside,
         LoopPhase::Before,
         LoopPhase::Sequences,
@@ -66,7 +66,7 @@ impl fmt::Display for LoopPhase {
 #[non_exhaustive]
 pub struct Entry {
     /// The instruction's number in the [listing](crate::executor::Listing).
-    pub instruction: usize,
+    pub(crate) instruction: usize,
     /// The operator's name, such as `"linear #3, backward"`.
     pub operator: String,
     /// The operator's kind, such as `"linear"`; `"recurrent"` for a loop, `"reorder"` for moved rows.
@@ -74,7 +74,7 @@ pub struct Entry {
     /// The pass of the operator (forward, backward or update).
     pub pass: Pass,
     /// The step block that contains the instruction; `None` in the root block.
-    pub block: Option<usize>,
+    pub(crate) block: Option<usize>,
     /// The line of the user's code; `None` if the user did not write the operator.
     pub caller: Option<String>,
     /// The phase of the program or step block in which the calls ran.
@@ -94,7 +94,7 @@ pub struct Entry {
     pub side_by_side: Vec<Duration>,
     /// The dtype in which the operator computes: bf16 for matrix products in bf16, i8 for products of 8-bit integers; not a float
     /// dtype if the operator has no float operand.
-    pub dtype: DType,
+    pub(crate) dtype: DType,
 }
 
 impl Entry {
@@ -162,7 +162,7 @@ pub struct Profile {
     /// The number of threads of the executor.
     pub threads: usize,
     /// The unit that computed the matrix products.
-    pub unit: MatrixUnit,
+    pub(crate) unit: MatrixUnit,
     pub(super) recorders: Vec<Recorder>,
     pub(super) names: Vec<String>,
 }

@@ -105,7 +105,7 @@ impl<'a, T> CsrView<'a, T> {
     ///
     /// # Panics
     /// If the range `from..to` is not within the rows of the matrix.
-    pub fn rows_range(&self, from: usize, to: usize) -> Self {
+    pub(crate) fn rows_range(&self, from: usize, to: usize) -> Self {
         assert!(from <= to && to <= self.rows(), "rows {from}..{to} of {}", self.rows());
         let entries = self.start(from)..self.start(to);
         Self {

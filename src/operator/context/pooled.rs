@@ -20,7 +20,7 @@ impl CallInputs<'_> {
     }
 
     /// Returns the selected rows of variable `k` of input slot `slot`; `None` if the variable has another storage.
-    pub fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
+    pub(crate) fn rows_at(&self, slot: usize, k: usize) -> Option<&RowBuffer> {
         self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.rows()
     }
 
@@ -30,12 +30,12 @@ impl CallInputs<'_> {
     }
 
     /// Returns the sparse matrix of variable `k` of input slot `slot`; `None` if the variable has another storage.
-    pub fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
+    pub(crate) fn csr_at(&self, slot: usize, k: usize) -> Option<&CsrBuffer> {
         self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).get(k)?)?.csr()
     }
 
     /// Returns the row-sparse parameter in input slot `slot`; `None` if the input is no row-sparse parameter.
-    pub fn table(&self, slot: usize) -> Option<&RowTable> {
+    pub(crate) fn table(&self, slot: usize) -> Option<&RowTable> {
         self.pooled(self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first()?)?.table()
     }
 
@@ -99,7 +99,7 @@ impl Forward<'_> {
     /// # Errors
     /// Fails if the gradient is not selected rows, or if an output is not row-sparse.
     #[track_caller]
-    pub fn update_tables<const N: usize>(
+    pub(crate) fn update_tables<const N: usize>(
         &mut self,
         rows: usize,
         tables: [usize; N],
@@ -159,12 +159,12 @@ fn other_storage(slot: &str) -> Error {
 
 impl Backward<'_> {
     /// Returns the forward value of output slot `slot` if it is a sparse matrix; `None` if the output has another storage.
-    pub fn output_csr(&self, slot: usize) -> Option<&CsrBuffer> {
+    pub(crate) fn output_csr(&self, slot: usize) -> Option<&CsrBuffer> {
         self.pooled(self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).first()?)?.csr()
     }
 
     /// Returns the forward value of output slot `slot` if it is selected rows; `None` if the output has another storage.
-    pub fn output_rows(&self, slot: usize) -> Option<&RowBuffer> {
+    pub(crate) fn output_rows(&self, slot: usize) -> Option<&RowBuffer> {
         self.pooled(self.call.wiring.missing.slot(&self.call.wiring.outputs, slot).first()?)?.rows()
     }
 
@@ -199,7 +199,7 @@ impl Backward<'_> {
     /// # Errors
     /// Fails if `fill` fails, if the variable holds another dtype, or if the operator does not declare to read the variable.
     #[track_caller]
-    pub fn fill_gradient<T: RowValue>(
+    pub(crate) fn fill_gradient<T: RowValue>(
         &mut self,
         slot: usize,
         k: usize,

@@ -28,12 +28,12 @@ pub struct Prepare<'a> {
 
 impl<'a> Prepare<'a> {
     /// Returns the kind of the prepared calls: calls of `forward` or calls of `backward`.
-    pub fn pass(&self) -> Pass {
+    pub(crate) fn pass(&self) -> Pass {
         self.pass
     }
 
     /// Returns the unit that computes matrix products in f32.
-    pub fn unit(&self) -> MatrixUnit {
+    pub(crate) fn unit(&self) -> MatrixUnit {
         self.unit
     }
 
@@ -43,7 +43,7 @@ impl<'a> Prepare<'a> {
     }
 
     /// Returns whether the prepared calls of `backward` compute the gradient of input slot `slot`.
-    pub fn wants(&self, slot: usize) -> bool {
+    pub(crate) fn wants(&self, slot: usize) -> bool {
         self.wanted.get(slot).copied().unwrap_or(false)
     }
 
@@ -60,7 +60,7 @@ impl<'a> Prepare<'a> {
     }
 
     /// Returns the number of variables in input slot `slot`.
-    pub fn count(&self, slot: usize) -> usize {
+    pub(crate) fn count(&self, slot: usize) -> usize {
         self.inputs.get(slot).map_or(0, Vec::len)
     }
 

@@ -13,7 +13,7 @@ impl<'a> CallInputs<'a> {
     /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), in the first slot of an operator with the hint
     /// [`copies`](crate::operator::Hints::copies) and, in `backward`, in a slot of
     /// [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
-    pub fn holds_bf16(&self, slot: usize) -> bool {
+    pub(crate) fn holds_bf16(&self, slot: usize) -> bool {
         let position = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
         matches!(position, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
     }
@@ -34,14 +34,14 @@ impl<'a> Backward<'a> {
     /// Returns whether the gradient of output slot `slot` is stored in bf16: then `output_gradient::<half::bf16>(slot)` returns
     /// its view. It can be in bf16 if the operator has the hint
     /// [`takes_bf16_gradient`](crate::operator::Hints::takes_bf16_gradient).
-    pub fn holds_bf16_gradient(&self, slot: usize) -> bool {
+    pub(crate) fn holds_bf16_gradient(&self, slot: usize) -> bool {
         let position = self.call.wiring.position(&self.call.wiring.output_gradients, slot, 0);
         matches!(position, OperandPosition::Dense(i) if self.operands.read_is::<bf16>(i))
     }
 
     /// Returns whether the gradient of input slot `slot` is stored in bf16: then `gradient::<half::bf16>(slot)` returns its view.
     /// It can be in bf16 in a slot of [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
-    pub fn writes_bf16_gradient(&self, slot: usize) -> bool {
+    pub(crate) fn writes_bf16_gradient(&self, slot: usize) -> bool {
         let position = self.call.wiring.missing.slot(&self.call.wiring.input_gradients, slot).first();
         matches!(position, Some(&(OperandPosition::Dense(i), _)) if self.operands.write_is::<bf16>(i))
     }

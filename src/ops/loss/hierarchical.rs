@@ -28,7 +28,7 @@ pub enum Side {
 
 impl ClassTree {
     /// Returns the number of classes.
-    pub fn classes(&self) -> usize {
+    pub(crate) fn classes(&self) -> usize {
         match self {
             ClassTree::Complete(classes) => *classes,
             ClassTree::Paths(paths) => paths.len(),

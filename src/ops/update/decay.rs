@@ -39,7 +39,7 @@ impl Decay {
     }
 
     /// Returns the factor by which decoupled L2 decay multiplies a parameter in one update at the learning rate `rate`.
-    pub fn kept(self, rate: f64) -> f64 {
+    pub(crate) fn kept(self, rate: f64) -> f64 {
         1.0 - rate * self.weight_decay
     }
 

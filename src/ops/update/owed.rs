@@ -36,14 +36,14 @@ pub type Moves = [f64; 8];
 #[derive(Debug, Clone, Copy)]
 pub struct RowDebt<'a> {
     /// The combined effect of the first `updates` missed updates.
-    pub moves: &'a Moves,
+    pub(crate) moves: &'a Moves,
     /// The number of updates that `moves` combines.
-    pub updates: usize,
+    pub(crate) updates: usize,
     /// The number of missed updates after the first `updates`; in the last `rest` updates, the state no longer moves
     /// the parameter.
-    pub rest: usize,
+    pub(crate) rest: usize,
     /// The factor by which decay multiplies the parameter in the last `rest` updates.
-    pub kept: f64,
+    pub(crate) kept: f64,
 }
 
 /// The table with the rates and step numbers of the last [`KEPT`] updates, which the operator

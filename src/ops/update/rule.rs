@@ -41,7 +41,7 @@ pub enum SparseMode {
 
 impl SparseMode {
     /// Returns the name of the mode in programs: `exact` or `lazy`.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             SparseMode::Exact => "exact",
             SparseMode::Lazy => "lazy",

@@ -21,7 +21,7 @@ pub enum Term {
 
 impl Term {
     /// Returns the variable; `None` if the second operand is a number.
-    pub fn var(self) -> Option<Var> {
+    pub(crate) fn var(self) -> Option<Var> {
         match self {
             Term::Var(var) => Some(var),
             Term::Number(_) => None,
@@ -29,7 +29,7 @@ impl Term {
     }
 
     /// Returns the number; `None` if the second operand is a variable.
-    pub fn number(self) -> Option<f64> {
+    pub(crate) fn number(self) -> Option<f64> {
         match self {
             Term::Var(_) => None,
             Term::Number(number) => Some(number),

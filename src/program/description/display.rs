@@ -37,7 +37,7 @@ impl Program {
     }
 
     /// Returns the number of scalars in the [trained parameters](Self::trained_parameters) of the program.
-    pub fn trained_parameter_count(&self) -> u128 {
+    pub(crate) fn trained_parameter_count(&self) -> u128 {
         self.numbers_of(self.trained_parameters())
     }
 

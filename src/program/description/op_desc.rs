@@ -57,7 +57,7 @@ named!(Role, "role", Forward = "forward", Backward = "backward", Update = "updat
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VarPair {
     /// The variable of the block around the step block, which has the operator `recurrent`.
-    pub outer: VarId,
+    pub(crate) outer: VarId,
     /// The corresponding variable of the step block.
     pub inner: VarId,
 }
@@ -72,10 +72,10 @@ pub struct Memory {
     pub next: VarId,
     /// The outer variable that holds the memory's value before the first step, one row per sequence; `None` if the memory starts
     /// with zeros.
-    pub initial: Option<VarId>,
+    pub(crate) initial: Option<VarId>,
     /// The outer variable that holds the memory's value after the last step, one row per sequence; `None` if no operator and no
     /// output needs that value.
-    pub last: Option<VarId>,
+    pub(crate) last: Option<VarId>,
 }
 
 /// The step block of an operator `recurrent`, with the variables that pass between the step block and the block around it. The
@@ -86,19 +86,19 @@ pub struct StepDesc {
     /// The number of the step block.
     pub block: BlockId,
     /// The LoD level whose sequences the steps run over: a step reads one entry of each sequence.
-    pub level: LevelId,
+    pub(crate) level: LevelId,
     /// Whether the steps run over each sequence from the last entry to the first entry.
-    pub reverse: bool,
+    pub(crate) reverse: bool,
     /// The step inputs: at each step, the inner variable holds one entry of each sequence of the outer variable.
-    pub inputs: Vec<VarPair>,
+    pub(crate) inputs: Vec<VarPair>,
     /// The static inputs: at every step, the inner variable holds the same row, or the same sub-sequence, of each sequence.
-    pub statics: Vec<VarPair>,
+    pub(crate) statics: Vec<VarPair>,
     /// The memories of the step block.
     pub memories: Vec<Memory>,
     /// The outputs of the step block: the outer variable collects the inner variable's values of all steps.
     pub outputs: Vec<VarPair>,
     /// The LoD levels below `level`: each outer level with the corresponding level in the step block.
-    pub levels: Vec<(LevelId, LevelId)>,
+    pub(crate) levels: Vec<(LevelId, LevelId)>,
     /// The step block's gradients, if the operator is the backward operator of another `recurrent`; else `None`.
     pub gradient: Option<Box<StepGradient>>,
 }
@@ -113,17 +113,17 @@ pub struct StepGradient {
     pub block: BlockId,
     /// For each output of the step block: the gradient of the outer variable, and the gradient of the inner variable, which the
     /// gradient block reads.
-    pub outputs: Vec<VarPair>,
+    pub(crate) outputs: Vec<VarPair>,
     /// For each step input: the gradient of the outer variable, and the gradient of the inner variable, which the gradient block
     /// computes.
-    pub inputs: Vec<VarPair>,
+    pub(crate) inputs: Vec<VarPair>,
     /// For each static input: the gradient of the outer variable, and the gradient of the inner variable, which is summed over
     /// the steps.
-    pub statics: Vec<VarPair>,
+    pub(crate) statics: Vec<VarPair>,
     /// The gradients of the constants that the steps read, such as parameters, summed over the steps.
-    pub constants: Vec<VarId>,
+    pub(crate) constants: Vec<VarId>,
     /// The memories through which gradients pass from a step to the previous step.
-    pub memories: Vec<MemoryGradient>,
+    pub(crate) memories: Vec<MemoryGradient>,
 }
 
 /// The gradients of one memory, which pass from a step to the previous step.
@@ -131,16 +131,16 @@ pub struct StepGradient {
 #[non_exhaustive]
 pub struct MemoryGradient {
     /// The memory's index in [`StepDesc::memories`], counted from 0.
-    pub memory: u32,
+    pub(crate) memory: u32,
     /// The gradient of the memory's previous value, which the gradient block computes; `None` if no operator computes it.
-    pub previous: Option<VarId>,
+    pub(crate) previous: Option<VarId>,
     /// The gradient of the memory's next value, which the gradient block reads.
-    pub next: VarId,
+    pub(crate) next: VarId,
     /// The outer variable with the gradient of the memory's last value; `None` if the last value has no gradient.
-    pub last: Option<VarId>,
+    pub(crate) last: Option<VarId>,
     /// The outer variable with the gradient of the memory's initial value; `None` if no gradient is computed for the initial
     /// value.
-    pub initial: Option<VarId>,
+    pub(crate) initial: Option<VarId>,
 }
 
 impl OpDesc {

@@ -21,7 +21,7 @@ use crate::operator::signature::Slot;
 #[non_exhaustive]
 pub struct Block {
     /// The number of the block around this block; `None` for the root block.
-    pub parent: Option<BlockId>,
+    pub(crate) parent: Option<BlockId>,
     /// The operators of the block, in the order in which they run.
     pub ops: Vec<OpDesc>,
 }
@@ -227,7 +227,7 @@ impl Program {
 
     /// Returns the extent that counts the top-level sequences in a block: the sequences of the batch or, in a step block, the
     /// sequences that have not ended.
-    pub fn top(&self, block: BlockId) -> Extent {
+    pub(crate) fn top(&self, block: BlockId) -> Extent {
         if block.0 == 0 { Extent::Batch } else { Extent::Alive(block) }
     }
 
@@ -437,19 +437,19 @@ impl Program {
 #[non_exhaustive]
 pub struct Append<'a> {
     /// The kind of the operator to append.
-    pub kind: &'a str,
+    pub(crate) kind: &'a str,
     /// The variables that the operator reads, by input slot.
     pub inputs: Vec<(&'a str, Vec<VarId>)>,
     /// The variables that the operator updates in place, by output slot.
-    pub updated: Vec<(&'a str, VarId)>,
+    pub(crate) updated: Vec<(&'a str, VarId)>,
     /// The attributes of the operator.
     pub attributes: Attributes,
     /// The role of the operator to append.
-    pub role: Role,
+    pub(crate) role: Role,
     /// The prefix of the names of the output variables; `None` means the operator's kind.
-    pub name: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
     /// The source line of the user's code that appends the operator.
-    pub caller: String,
+    pub(crate) caller: String,
 }
 
 impl<'a> Append<'a> {

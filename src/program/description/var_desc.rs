@@ -117,9 +117,9 @@ impl From<bool> for StopGradient {
 #[non_exhaustive]
 pub struct Initializer {
     /// The kind of the initialiser, such as `"uniform"`.
-    pub kind: String,
+    pub(crate) kind: String,
     /// The initialiser's attributes.
-    pub attributes: Attributes,
+    pub(crate) attributes: Attributes,
 }
 
 impl Initializer {

@@ -23,12 +23,12 @@ pub struct StepProgram {
     /// program.
     pub step: Program,
     /// The feeds of `step` that have the same value at every step: variables of `before`, either computed or fed.
-    pub kept: Vec<VarId>,
+    pub(crate) kept: Vec<VarId>,
     /// The memories. Each memory has a feed of `step` for its value, a variable with its next value, and a variable with its
     /// value for the first step (`None` for zeros).
-    pub memories: Vec<WindowState>,
+    pub(crate) memories: Vec<WindowState>,
     /// The variables of `step` that hold the outputs, in the order of the call's argument `outputs`.
-    pub outputs: Vec<VarId>,
+    pub(crate) outputs: Vec<VarId>,
 }
 
 impl Program {

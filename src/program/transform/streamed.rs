@@ -21,7 +21,7 @@ use crate::tensor::StorageKind;
 #[non_exhaustive]
 pub struct WindowProgram {
     /// The LoD level whose sequences are divided into windows.
-    pub level: LevelId,
+    pub(crate) level: LevelId,
     /// The passes over the windows: at most one pass from the first window to the last, and at most one pass from the last window
     /// to the first.
     pub passes: Vec<WindowPass>,
@@ -37,13 +37,13 @@ pub struct WindowPass {
     /// The program that runs once per window.
     pub program: Program,
     /// Whether the pass starts at the end: the window with the last rows of each sequence runs first.
-    pub from_end: bool,
+    pub(crate) from_end: bool,
     /// The values that pass from one window to the next window of the pass.
-    pub carried: Vec<WindowState>,
+    pub(crate) carried: Vec<WindowState>,
     /// The outputs of this pass that have the rows of the sequences: each run gives the rows of one window.
-    pub rows: Vec<VarId>,
+    pub(crate) rows: Vec<VarId>,
     /// The variables of this pass whose values are complete only after the last window, such as a mean with one row per sequence.
-    pub reached: Vec<VarId>,
+    pub(crate) reached: Vec<VarId>,
 }
 
 /// A value that passes from one window to the next window, or from one step to the next step, with one row per sequence.
@@ -51,12 +51,12 @@ pub struct WindowPass {
 #[non_exhaustive]
 pub struct WindowState {
     /// The feed that takes the value after the previous window.
-    pub fed: VarId,
+    pub(crate) fed: VarId,
     /// The variable that holds the value after this window.
-    pub left: VarId,
+    pub(crate) left: VarId,
     /// The variable that holds the value for the first window; it does not depend on the rows of the sequences. `None` means
     /// zeros.
-    pub start: Option<VarId>,
+    pub(crate) start: Option<VarId>,
 }
 
 /// The time at which the value of a variable of the root block becomes known.

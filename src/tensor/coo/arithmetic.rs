@@ -7,7 +7,7 @@ use ndarray::{Array2, Axis};
 use super::Coo;
 use crate::error::Result;
 use crate::tensor::dense::{Combine, Pair};
-use crate::tensor::{DType, Element, meeting};
+use crate::tensor::{DType, meeting};
 
 impl Coo {
     /// Adds two tensors. An entry with the sum 0 stays stored.
@@ -42,7 +42,7 @@ impl Coo {
     /// use unpadded::tensor::Coo;
     /// let x = Coo::from_entries([2, 2, 2], [([1, 0, 1], 4i32)])?;
     /// let y = Coo::from_entries([2, 2, 2], [([1, 0, 1], 5i32), ([0, 0, 0], 1)])?;
-    /// assert_eq!((x.mul(&y)?.entries(), x.mul(&y)?.sum::<i32>()?), (1, 20));
+    /// assert_eq!((x.mul(&y)?.entries(), x.mul(&y)?.get::<i32>(&[1, 0, 1])?), (1, 20));
     /// # Ok::<(), unpadded::Error>(())
     /// ```
     ///
@@ -65,24 +65,6 @@ impl Coo {
         Ok(Self { values, ..self.clone() })
     }
 
-    /// Applies a function `f` with `f(0) = 0` to every number. The resulting tensor is canonical.
-    ///
-    /// ```
-    /// use unpadded::tensor::Coo;
-    /// let x = Coo::from_entries([2, 2], [([1, 0], 9.0f32)])?;
-    /// assert_eq!(x.map(f32::sqrt)?.get::<f32>(&[1, 0])?, 3.0);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
-    #[track_caller]
-    pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
-        let sorted = self.canonical()?;
-        let values = sorted.values.mapped(f)?;
-        Ok(Self { values, ..sorted.into_owned() })
-    }
-
     /// Converts the numbers to another dtype, as [`Dense::cast`](crate::tensor::Dense::cast) does. The resulting tensor
     /// is canonical.
     ///
@@ -93,16 +75,6 @@ impl Coo {
         let sorted = self.canonical()?;
         let values = sorted.values.cast(dtype);
         Ok(Self { values, ..sorted.into_owned() })
-    }
-
-    /// Returns the sum of all numbers. Floats are added in `f64`, integers wrap around, and bools are combined by
-    /// "or".
-    ///
-    /// # Errors
-    /// Fails if `T` is not the Rust type of the dtype.
-    #[track_caller]
-    pub fn sum<T: Element>(&self) -> Result<T> {
-        self.values.total()
     }
 
     #[track_caller]

@@ -9,7 +9,7 @@ use super::{Csr, pointers};
 use crate::error::{AtCaller, Error, Result};
 use crate::tensor::dense::{Combine, Pair};
 use crate::tensor::dtype::sealed::Sealed;
-use crate::tensor::{DType, Dense, Element, meeting, with_element};
+use crate::tensor::{DType, Dense, meeting, with_element};
 
 impl Csr {
     /// Adds two matrices. An entry with the sum 0 stays stored.
@@ -85,28 +85,6 @@ impl Csr {
     pub fn scale(&self, factor: f64) -> Result<Self> {
         let values = self.values.scaled(factor)?;
         Ok(Self { values, ..self.clone() })
-    }
-
-    /// Applies a function `f` with `f(0) = 0` to every number, so that positions without an entry keep the number 0.
-    /// The resulting matrix is canonical.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::Csr;
-    /// let counts = Csr::try_from(array![[3.0f32, 0.0]])?;
-    /// assert_eq!(counts.map(|x: f32| x.min(1.0))?.to_dense()?, array![[1.0f32, 0.0]].into());
-    /// let message = counts.map(f32::cos).unwrap_err().to_string();
-    /// assert!(message.starts_with("function f to map a sparse tensor by: expected f(0) = 0, got f(0) = 1.0"), "{message}");
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
-    #[track_caller]
-    pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
-        let sorted = self.canonical()?;
-        let values = sorted.values.mapped(f)?;
-        Ok(Self { values, ..sorted.into_owned() })
     }
 
     /// Converts the numbers to another dtype, as [`Dense::cast`] does. The resulting matrix is canonical.

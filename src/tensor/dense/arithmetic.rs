@@ -110,40 +110,4 @@ impl Dense {
         });
         Ok(out)
     }
-
-    /// Applies a function `f` to every number; fails if `f(0)` is not 0.
-    #[track_caller]
-    pub(in crate::tensor) fn mapped<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
-        let zero = f(T::default());
-        if zero != T::default() {
-            return Err(Error::new(
-                "function f to map a sparse tensor by",
-                "f(0) = 0",
-                format!("f(0) = {zero:?}"),
-            ));
-        }
-        let mut out = self.clone();
-        out.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x = f(*x));
-        Ok(out)
-    }
-
-    /// Returns the sum of all numbers. Floats are added in `f64`.
-    #[track_caller]
-    pub(in crate::tensor) fn total<T: Element>(&self) -> Result<T> {
-        let numbers = self.as_slice::<T>()?;
-        if !T::DTYPE.is_float() {
-            return Ok(T::narrow(numbers.iter().fold(T::default().summand(), |sum, &x| T::add(sum, x))));
-        }
-        let float = |x: &T| match x.number() {
-            Number::Float(x) => x,
-            Number::Integer(x) => x as f64,
-        };
-        // `fold` is used instead of `Iterator::sum`, which returns -0 for an empty tensor.
-        Ok(T::from_number(Number::Float(numbers.iter().map(float).fold(0.0, |sum, x| sum + x))))
-    }
-
-    /// Converts the tensor to the dtype of sums: `f64` for floats; other dtypes do not change.
-    pub(in crate::tensor) fn to_sums(&self) -> Self {
-        if self.dtype().is_float() { self.cast(DType::F64) } else { self.clone() }
-    }
 }

@@ -58,25 +58,6 @@ impl SelectedRows {
         Ok(Self { value, ..self.clone() })
     }
 
-    /// Applies a function `f` with `f(0) = 0` to every number. The rows of the result are merged.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::SelectedRows;
-    /// let x = SelectedRows::new(4, vec![2, 2], array![[1.0f32], [3.0]])?;
-    /// assert_eq!(x.map(f32::sqrt)?.row(2)?, array![2.0f32].into());
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails if `f(0)` is not 0, or `T` is not the Rust type of the dtype.
-    #[track_caller]
-    pub fn map<T: Element>(&self, f: impl Fn(T) -> T) -> Result<Self> {
-        let merged = self.merged()?;
-        let value = merged.value.mapped(f)?;
-        Ok(Self { value, ..merged.into_owned() })
-    }
-
     /// Converts the numbers to another dtype, as [`Dense::cast`] does. The rows of the result are merged.
     ///
     /// # Errors
@@ -86,37 +67,6 @@ impl SelectedRows {
         let merged = self.merged()?;
         let value = merged.value.cast(dtype);
         Ok(Self { value, ..merged.into_owned() })
-    }
-
-    /// Returns the sum of all numbers. Floats are added in `f64`, integers wrap around, and bools are combined by
-    /// "or".
-    ///
-    /// # Errors
-    /// Fails if `T` is not the Rust type of the dtype.
-    #[track_caller]
-    pub fn sum<T: Element>(&self) -> Result<T> {
-        self.value.total()
-    }
-
-    /// Computes the Euclidean norm of all numbers of the table, in `f64`. Repeated rows are merged first.
-    ///
-    /// ```
-    /// use ndarray::array;
-    /// use unpadded::tensor::SelectedRows;
-    /// let x = SelectedRows::new(4, vec![2, 2, 0], array![[1.0f32], [2.0], [4.0]])?;
-    /// assert_eq!(x.norm()?, 5.0);
-    /// # Ok::<(), unpadded::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Fails for a table of integers or bools.
-    #[track_caller]
-    pub fn norm(&self) -> Result<f64> {
-        if !self.dtype().is_float() {
-            return Err(Error::new("dtype of a norm", "floats", self.dtype().name()));
-        }
-        let numbers = self.merged()?.value.cast(DType::F64);
-        Ok(numbers.as_slice::<f64>()?.iter().fold(0.0, |sum: f64, x| sum + x * x).sqrt())
     }
 
     /// Multiplies each stored row by a dense matrix with N columns. The result is a table of shape `[height, N]` that

@@ -49,15 +49,12 @@ fn of_csr() {
         x.cast(DType::I32).unwrap().scale(0.5),
         "factor of i32 numbers: expected a number that i32 can hold, got 0.5",
     );
-    fails(x.map(f32::exp), "function f to map a sparse tensor by: expected f(0) = 0, got f(0) = 1.0");
     fails(
         x.mul_dense(&array![1.0f32, 2.0].into()),
         "dense tensor to multiply by: expected a shape that broadcasts to [2, 3], got shape [2]",
     );
     fails(x.mul_dense(&array![1].into()), "dense tensor to multiply by: expected f32, got i32");
     fails(x.add_dense(&array![1.0f32].into()), "dense tensor to add: expected f32 [2, 3], got f32 [1]");
-    fails(x.sum::<i8>(), "dtype: expected i8, got f32");
-    fails(x.sum_axis(2), "axis to sum over: expected 0 or 1, got 2");
     let product = "right side of a product with csr: expected f32 of 3 rows";
     fails(x.dot(&Dense::from(array![1.0f32])), &format!("{product}, got f32 [1]"));
     fails(x.dot(&Dense::from(arr0(1.0f32))), &format!("{product}, got f32 []"));
@@ -106,13 +103,12 @@ fn of_coo_and_selected_rows() {
     let vector = SelectedRows::new(4, vec![1], array![1.0f32]).unwrap();
     fails(vector.to_csr(), "selected rows for csr: expected two dimensions, got shape [4]");
     fails(s.add(&vector), "selected rows to add: expected f32 [4, 2], got f32 [4]");
-    fails(s.cast(DType::I64).unwrap().norm(), "dtype of a norm: expected floats, got i64");
 }
 
 #[test]
 fn numbers_that_are_none_are_kept() {
     let x = Csr::from_triples([1, 3], [(0, 0, f32::NAN), (0, 1, f32::INFINITY)]).unwrap();
-    assert!(x.sum::<f32>().unwrap().is_nan());
+    assert!(x.scale(2.0).unwrap().get::<f32>(0, 0).unwrap().is_nan());
     // Positions without an entry stay 0, even if the factor is infinite.
     assert_eq!(x.scale(f64::INFINITY).unwrap().get::<f32>(0, 2).unwrap(), 0.0);
     let wide = Csr::from_triples([1, 1], [(0, 0, i32::MAX)]).unwrap();

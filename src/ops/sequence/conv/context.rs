@@ -72,7 +72,7 @@ impl Context {
     }
 
     /// Returns the first row of the context, relative to the current row (negative: earlier).
-    pub fn start(&self) -> i64 {
+    pub(crate) fn start(&self) -> i64 {
         let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
         match self.at {
             ContextPosition::Centre => -(reach / 2),
@@ -82,7 +82,7 @@ impl Context {
     }
 
     /// Returns the number of rows that the convolution reads for each output row.
-    pub const fn length(&self) -> usize {
+    pub(crate) const fn length(&self) -> usize {
         self.length
     }
 
