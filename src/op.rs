@@ -62,27 +62,27 @@
 pub mod testing;
 
 // The declarations of operators, and the access to the inputs and outputs of a call.
-pub use crate::kernels::sparse::{CsrMut, CsrView};
-pub use crate::kernels::{
-    Arithmetic, Assign, Extent2, Float, Sweep, View, ViewMut, int8_unit, philox, sweep,
-};
+pub use crate::kernels::sparse::CsrView;
+pub use crate::kernels::{Arithmetic, Assign, Float, Sweep, View, ViewMut, int8_unit, philox, sweep};
 pub use crate::operator::attributes::{Attribute, or_default};
-pub use crate::operator::call::{Direct, InputGradients};
+pub use crate::operator::call::Direct;
 pub use crate::operator::context::Scratch;
-pub use crate::operator::levels::LevelTable;
 pub use crate::operator::sample::{numbers, sparse_numbers};
 pub use crate::operator::{
     Arity, Attributes, Backward, CSR, CallInputs, CallMemory, CallSizes, CheckCase, Cost, CsrBuffer, DENSE,
-    DENSE_OR_CSR, DENSE_OR_ROWS, Debt, Declaration, DeclaredOp, Extent, Facts, Forward, Fusion, Gradient,
-    Hints, InferShape, Kernel, Levels, Literal, LiteralRef, LodEffect, MatrixUnit, Merge, NewLevels, Op,
-    Operand, Operators, Pass, Pieces, Prepare, ROWS, Reach, ReadSlots, RowBuffer, RowKey, RowTable, RowValue,
-    RunFacts, Sequences, Shape, Signature, Size, Slot, Spec, StorageBound, TableRows, Total, Work,
+    DENSE_OR_CSR, DENSE_OR_ROWS, Debt, Declaration, DeclaredOp, Extent, Facts, Forward, Gradient, Hints,
+    InferShape, Literal, LiteralRef, LodEffect, MatrixUnit, NewLevels, Op, Operand, Pass, Pieces, Prepare,
+    ROWS, Reach, RowBuffer, RowValue, RunFacts, Sequences, Shape, Signature, Size, Slot, Spec, StorageBound,
+    Total, Work,
 };
 
+#[cfg(feature = "internals")]
+pub use crate::operator::hints::{Fusion, Merge};
+
 // The declarations of update rules.
-pub use crate::ops::update::decay::{Decay, DecayStep};
+pub use crate::ops::update::decay::Decay;
 pub use crate::ops::update::element::{ElementRule, RuleSettings};
-pub use crate::ops::update::owed::{Moment, Moves, RowDebt};
+pub use crate::ops::update::owed::Moment;
 pub use crate::ops::update::rule::ElementStep;
 pub use crate::ops::update::settings;
 

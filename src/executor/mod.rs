@@ -21,7 +21,6 @@ mod rewrite;
 mod run;
 mod settle;
 
-pub use crate::kernels::Bandwidth;
 pub use executor::Executor;
 pub use memory::MemoryUse;
 pub use observe::bound::{Bound, Rates};

@@ -92,9 +92,11 @@ pub trait Float:
     const NEG_INFINITY: Self;
     /// The magnitude below which `flush` sets a number to zero; 0 for a type whose numbers are never
     /// flushed.
+    #[doc(hidden)]
     const FLUSH_BELOW: Self;
     /// Whether loops over this type are compiled only for the portable set of instructions
     /// ([`Sweep::PORTABLE`](super::path::Sweep::PORTABLE)).
+    #[doc(hidden)]
     const PORTABLE: bool;
 
     /// Returns the value of this type that is nearest to a number in f64.
@@ -102,8 +104,10 @@ pub trait Float:
     /// Returns this number as f64, without rounding.
     fn to_f64(self) -> f64;
     /// Returns the value of this type that is nearest to an integer.
+    #[doc(hidden)]
     fn from_i32(value: i32) -> Self;
     /// Returns this number without its digits after the point, as an integer; 0 for NaN.
+    #[doc(hidden)]
     fn truncated(self) -> i32;
     /// Returns e to the power of this number.
     fn exp(self) -> Self;
@@ -130,15 +134,20 @@ pub trait Float:
     fn is_finite(self) -> bool;
 
     /// Returns e to the power of this number, vectorisable.
+    #[doc(hidden)]
     fn exp_with<A: Arithmetic>(self) -> Self;
     /// Returns the logistic function `1 / (1 + exp(-x))`, vectorisable.
+    #[doc(hidden)]
     fn sigmoid_with<A: Arithmetic>(self) -> Self;
     /// Returns the hyperbolic tangent of this number, vectorisable.
+    #[doc(hidden)]
     fn tanh_with<A: Arithmetic>(self) -> Self;
     /// Returns `1 + exp(-x)`, the denominator of `sigmoid`, vectorisable. Divisions are slow; with the denominator, a
     /// caller can combine several divisions into one.
+    #[doc(hidden)]
     fn logistic_with<A: Arithmetic>(self) -> Self;
     /// Returns the numerator and the denominator of `tanh`, vectorisable. The denominator is between 1 and 1e9.
+    #[doc(hidden)]
     fn tangent_with<A: Arithmetic>(self) -> (Self, Self);
 }
 

@@ -63,7 +63,7 @@ enum Start {
 }
 
 /// The gradients of the inputs, by slot and by variable of the slot; `None` if no gradient was requested.
-pub type InputGradients = Vec<Vec<Option<Storage>>>;
+pub(crate) type InputGradients = Vec<Vec<Option<Storage>>>;
 
 impl Direct {
     /// Binds the operands to the input slots, and runs the shape rule. Operands with equal LoDs share their LoD levels.
@@ -236,16 +236,19 @@ impl Direct {
     }
 
     /// Returns the specs of the outputs, by slot.
+    #[cfg(any(feature = "testing", doc))]
     pub(crate) fn output_specs(&self) -> &[Vec<Spec>] {
         &self.output_specs
     }
 
     /// Returns the specs of the inputs, by slot.
+    #[cfg(any(feature = "testing", doc))]
     pub(crate) fn input_specs(&self) -> &[Vec<Spec>] {
         &self.input_specs
     }
 
     /// Returns the bound inputs, by slot.
+    #[cfg(any(feature = "testing", doc))]
     pub(crate) fn inputs(&self) -> &[Vec<Variable>] {
         &self.inputs
     }

@@ -52,7 +52,7 @@ pub enum Extent {
 /// The dimensions of a variable; the first dimension counts the rows.
 pub type Shape = ArrayVec<Extent, MAX_RANK>;
 /// The LoD levels of a variable, from the top level to the last level.
-pub type Levels = ArrayVec<LevelId, MAX_LEVELS>;
+pub(crate) type Levels = ArrayVec<LevelId, MAX_LEVELS>;
 
 impl Extent {
     /// Returns the dimension as a number; `None` if it is known only in a run.

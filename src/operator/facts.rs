@@ -141,7 +141,7 @@ impl Gradient {
 
 /// A set of slots whose forward values `backward` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReadSlots {
+pub(crate) struct ReadSlots {
     inputs: u32,
     outputs: u32,
 }

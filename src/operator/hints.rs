@@ -38,20 +38,24 @@ pub struct Hints {
     pub multiplies: bool,
     /// Whether the operator, which computes in f32, first rounds its inputs to bf16 in a program whose products compute in bf16, as
     /// `cross_entropy` rounds logits.
+    #[doc(hidden)]
     pub rounds_bf16: bool,
     /// The input slots in which the operator takes rows of f32 numbers that are stored in bf16
     /// ([`Forward::holds_bf16`](crate::operator::CallInputs::holds_bf16)), since it rounds these numbers to bf16 and does nothing else
     /// with them, forward and backward. In a program whose products compute in bf16, the compiler stores a value in bf16 if only
     /// such slots read it. Only for operators with the hint [`multiplies`](Self::multiplies).
+    #[doc(hidden)]
     pub takes_bf16: &'static [&'static str],
     /// Whether `backward` takes the gradient of the only output in bf16, too
     /// ([`Backward::holds_bf16_gradient`](crate::operator::Backward::holds_bf16_gradient)), since only products read it. Only for
     /// operators with the hint [`multiplies`](Self::multiplies).
+    #[doc(hidden)]
     pub takes_bf16_gradient: bool,
     /// The input slots whose values `backward` can read in bf16; it then writes the gradients of these slots in bf16. Only for
     /// slots that `backward` needs in no higher precision than products in bf16 have, such as the gates of a recurrent cell. In a
     /// program whose products compute in bf16, the compiler saves such a value of a step in bf16 if the value is a product or a
     /// sum of products, stays in the step, is read by no other backward operator, and if only products read its gradient.
+    #[doc(hidden)]
     pub saves_bf16: &'static [&'static str],
     /// Whether each number of the only output IS a number of the first input slot, or zero. `forward` must also work if all
     /// variables of this slot, and the output, are stored in bf16
@@ -59,6 +63,7 @@ pub struct Hints {
     pub copies: bool,
     /// Whether the operator multiplies 8-bit integers in place of floats. It has no gradients, and differentiation through it is an
     /// error.
+    #[doc(hidden)]
     pub multiplies_codes: bool,
     /// The cost per output number, relative to an ordinary operator (0 means 1). The higher the cost, the fewer rows are enough
     /// to divide a call over threads.
@@ -74,10 +79,12 @@ pub struct Hints {
     /// The fusions of the operator. A fusion replaces a call of this operator, and the call of the producer that computes one
     /// of its inputs, by one call of a third operator. The value of this input is then never in memory as a whole. The
     /// compiler fuses two calls only if no other operator reads this value.
+    #[doc(hidden)]
     pub fusions: &'static [Fusion],
     /// The merging of calls: several calls become one call if they have the same variables in all input slots except
     /// [`Merge::beside`]. `None` if calls cannot be merged. The compiler merges calls that a loop makes at every step. Merging is
     /// only for operators that are row-wise, do not draw random numbers, and have one output.
+    #[doc(hidden)]
     pub merges: Option<Merge>,
     /// How an operator that reads several rows of a sequence gives the same bits if sequences come in pieces. A first call gets
     /// the first piece of each sequence, a second call the second piece, and so on. `None` means that the operator needs whole

@@ -7,7 +7,7 @@ use crate::lod::Lod;
 
 /// The identity of a row, independent of the batch that contains the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RowKey {
+pub(crate) struct RowKey {
     /// The index of the row's top-level sequence in the data set.
     pub(crate) sequence: u64,
     /// The row's position in its top-level sequence.

@@ -120,6 +120,7 @@ pub trait Op: DeclaredOp {
     ///
     /// # Errors
     /// Fails for errors in the data, as `forward` does. The default implementation always fails.
+    #[doc(hidden)]
     fn settle(&self, _run: &mut Forward<'_>) -> Result<()> {
         let expected = "an update rule that makes missed updates (`Op::settle`)";
         Err(Error::of(ErrorKind::Program, "updates that rows have missed", expected, "a rule that does not"))
@@ -130,6 +131,7 @@ pub trait Op: DeclaredOp {
     ///
     /// # Errors
     /// Fails if an operator is not registered or does not fit.
+    #[doc(hidden)]
     fn resolve(&mut self, _operators: &dyn Operators) -> Result<()> {
         Ok(())
     }
@@ -137,6 +139,7 @@ pub trait Op: DeclaredOp {
     /// For an operator that reads only some rows of input slot `table`: returns the input slot whose values select these
     /// rows, such as `ids` of `embedding`. The values are ids, or the columns of a sparse matrix. Returns `None` if the
     /// operator reads all rows of the table.
+    #[doc(hidden)]
     fn rows_read(&self, _table: usize) -> Option<usize> {
         None
     }

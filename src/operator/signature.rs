@@ -17,7 +17,7 @@ pub struct Signature {
 
 /// A combination of storages that an operator has a kernel for: the accepted storages of each input slot, in the order of the
 /// slots. Input slots that are not listed take dense variables.
-pub type Kernel = &'static [&'static [StorageKind]];
+pub(crate) type Kernel = &'static [&'static [StorageKind]];
 
 /// The entry of a [`Kernel`] for a dense input.
 pub const DENSE: &[StorageKind] = &[StorageKind::Dense];

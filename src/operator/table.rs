@@ -96,7 +96,7 @@ fn halves(x: u64) -> [u32; 2] {
 /// the order of the first touches; all other rows have computed initial values. The memory of the table grows with the
 /// number of touched rows; the height of the table needs no memory.
 #[derive(Debug, Clone)]
-pub struct RowTable {
+pub(crate) struct RowTable {
     /// The height of the table, then the dimensions of a row.
     dims: Vec<usize>,
     dtype: DType,
@@ -333,7 +333,7 @@ impl RowTable {
 
 /// Read access to the rows of a [`RowTable`], touched or not.
 #[derive(Debug, Clone, Copy)]
-pub struct TableRows<'a, T> {
+pub(crate) struct TableRows<'a, T> {
     table: &'a RowTable,
     numbers: &'a [T],
 }

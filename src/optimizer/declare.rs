@@ -100,7 +100,7 @@ macro_rules! optimizers {
             }
 
             /// Returns each optimizer with the settings that tests run, so that a test of all rules has no list of its own.
-            #[cfg(any(test, feature = "testing", doc))]
+            #[cfg(any(test, feature = "internals"))]
             pub fn variants() -> Vec<OptimizerVariant> {
                 vec![$($(OptimizerVariant {
                     name: $variant,

@@ -32,7 +32,7 @@ mod rules;
 mod settle;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, feature = "testing", doc))]
+#[cfg(any(test, feature = "internals"))]
 mod variants;
 
 use std::panic::Location;
@@ -49,7 +49,7 @@ pub use rules::{
     Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Lamb, Lion, NAdam, OptimizerKind, RmsProp, Sgd,
 };
 pub(crate) use settle::row_selections;
-#[cfg(any(test, feature = "testing", doc))]
+#[cfg(any(test, feature = "internals"))]
 pub use variants::OptimizerVariant;
 
 use crate::error::{Error, ErrorKind, Result};

@@ -7,12 +7,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::declare::{AnyOptimizer, methods, optimizers};
-#[cfg(any(test, feature = "testing", doc))]
+#[cfg(any(test, feature = "internals"))]
 use super::variants::OptimizerVariant;
 use super::{Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Attributes;
-#[cfg(any(test, feature = "testing", doc))]
+#[cfg(any(test, feature = "internals"))]
 use crate::operator::Debt::{AtOnce, Later, Nothing};
 
 optimizers! {

@@ -19,18 +19,16 @@ pub(crate) use construction::var::Var;
 pub use construction::vars::{Outputs, Vars};
 pub use construction::warning::Warning;
 pub use description::carried::CarriedState;
-pub use description::language::RECURRENT;
-pub use description::op_desc::{
-    BoundVars, Memory, MemoryGradient, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair,
-};
+pub(crate) use description::language::RECURRENT;
+pub use description::op_desc::{Memory, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair};
 pub(crate) use description::program::Program;
-pub use description::program::{Append, Block, ProgramOps};
+pub use description::program::{Append, Block};
 pub use description::storage_report::{Entries, StorageReport, StoredVariable};
 pub use description::var_desc::{Initializer, StopGradient, VarDesc, VarKind, VarRole, grad_name};
 pub use transform::backward;
 pub(crate) use transform::coded::CodedParameter;
 pub(crate) use transform::decided::decided_late;
 pub(crate) use transform::local::LocalRows;
-pub use transform::stepped::StepProgram;
-pub use transform::streamed::{WindowPass, WindowProgram, WindowState};
+pub(crate) use transform::stepped::StepProgram;
+pub(crate) use transform::streamed::{WindowPass, WindowProgram, WindowState};
 pub(crate) use transform::terms::{LossTerms, TotalVar};

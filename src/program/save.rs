@@ -80,6 +80,7 @@ impl Program {
     ///
     /// # Errors
     /// Fails under the conditions of [`Self::to_bytes`].
+    #[doc(hidden)]
     #[track_caller]
     pub fn to_section(&self) -> Result<Vec<u8>> {
         self.validate()?;
@@ -104,6 +105,7 @@ impl Program {
     ///
     /// # Errors
     /// Fails if the body contains no program, or if the program is not well formed.
+    #[doc(hidden)]
     #[track_caller]
     pub fn from_section(body: &[u8]) -> Result<Self> {
         Self::of_stored(record::from_bytes(body).at_caller()?)

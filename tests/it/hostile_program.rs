@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use unpadded::checkpoint::{Checkpoint, MetricDesc};
 use unpadded::executor::{Executor, Run, Scope};
-use unpadded::op::{Extent, Levels, Spec};
+use unpadded::op::{Extent, Spec};
 use unpadded::optimizer::{Adam, Optimizer};
 use unpadded::predict::Predictor;
 use unpadded::program::{VarId, VarKind, VarRole};
@@ -130,7 +130,7 @@ fn an_operator_writes_in_its_own_block() {
     let (mut rows, _) = program(&TRAINED);
     let weight = rows.find("linear_0.weight").unwrap();
     rows.var_mut(weight).kind =
-        VarKind::Tensor(Spec::rows_of(DType::F32, Extent::Batch, &[2], Levels::new()).unwrap());
+        VarKind::Tensor(Spec::rows_of(DType::F32, Extent::Batch, &[2], Default::default()).unwrap());
     says(rows.validate(), &["shape of a persistent variable: expected a fixed shape"]);
 }
 

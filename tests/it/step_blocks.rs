@@ -13,7 +13,7 @@ use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope, Stage};
 use unpadded::layers::init;
-use unpadded::op::{Kernel, MatrixUnit, Reach};
+use unpadded::op::{MatrixUnit, Reach};
 use unpadded::ops::catalogue;
 use unpadded::program::VarId;
 use unpadded::tensor::{Dense, StorageKind};
@@ -310,7 +310,8 @@ fn every_operator_stands_in_programs_at_the_root_and_in_blocks() {
         let op = registry.parse(kind, &sample.attributes).unwrap();
         // No block has rows that are not dense.
         let kernels = op.signature().kernels;
-        let dense = |kernel: &Kernel| kernel.iter().all(|storages| storages.contains(&StorageKind::Dense));
+        let dense =
+            |kernel: &&[&[StorageKind]]| kernel.iter().all(|storages| storages.contains(&StorageKind::Dense));
         let sparse = !kernels.is_empty() && !kernels.iter().any(dense);
         // At the root, in a block, and in a block of a block.
         let depths = if op.facts().reach == Reach::Batch || sparse { 0..1 } else { 0..3 };

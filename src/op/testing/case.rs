@@ -7,7 +7,8 @@ use super::values::{Outcome, cast, is_float, numbers, weights};
 use crate::error::Result;
 use crate::operator::call::{Direct, InputGradients};
 use crate::operator::context::Scratch;
-use crate::operator::{CheckCase, Gradient, MatrixUnit, Mode, Op, Operand, Registry, RowKey, RunFacts, Spec};
+use crate::operator::keys::RowKey;
+use crate::operator::{CheckCase, Gradient, MatrixUnit, Mode, Op, Operand, Registry, RunFacts, Spec};
 use crate::tensor::{DType, Storage, StorageKind, Variable};
 
 /// The default stream of a call's random numbers. Stream, seed and step are parts of the key that determines a random

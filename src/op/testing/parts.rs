@@ -9,7 +9,8 @@ use super::values::{Outcome, bits_eq, ensure, same_bits, within};
 use crate::error::Result;
 use crate::lod::Lod;
 use crate::operator::call::Direct;
-use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RowKey, RunFacts, Spec};
+use crate::operator::keys::RowKey;
+use crate::operator::{Extent, LevelId, Mode, Operand, Reach, RunFacts, Spec};
 use crate::tensor::{DType, StorageKind, Variable};
 
 impl Case<'_> {

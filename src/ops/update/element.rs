@@ -67,33 +67,39 @@ pub trait ElementRule<const FIELDS: usize>: RuleSettings {
     }
 
     /// Returns the factor by which weight decay multiplies the parameter in one update without a gradient.
+    #[doc(hidden)]
     fn kept(&self, moment: Moment) -> f64 {
         self.decay().kept(self.rate(moment))
     }
 
     /// Returns whether only weight decay moves a row without a gradient if all states of the row are 0.
+    #[doc(hidden)]
     fn rests(&self) -> bool {
         self.fall().is_some()
     }
 
     /// Returns the effect of zero updates: the start value to which [`earlier`](Self::earlier) adds updates one by one.
+    #[doc(hidden)]
     fn none(&self) -> Moves {
         [1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
     /// Returns the combined effect of the updates in `moves` and of one earlier update. By default, the first value of the effect
     /// is the decay factor of the parameter, and all other values are 0.
+    #[doc(hidden)]
     fn earlier(&self, &[kept, ..]: &Moves, moment: Moment) -> Moves {
         [kept * self.kept(moment), 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
     }
 
     /// Returns whether the combined effect `moves` is accurate enough to replace the single updates. If the effect is not
     /// accurate enough, missed updates are made one by one.
+    #[doc(hidden)]
     fn is_known(&self, _moves: &Moves) -> bool {
         self.horizon() == 0
     }
 
     /// Returns the arithmetic that replaces all missed updates of a row. The returned step ignores its argument `grad`.
+    #[doc(hidden)]
     fn settled<T: Float>(&self, owed: &RowDebt<'_>) -> impl ElementStep<T, FIELDS> {
         Remains::of(self.fall().unwrap_or([1.0; FIELDS]), owed)
     }

@@ -30,7 +30,7 @@ pub struct Moment {
 
 /// The combined effect of several updates without a gradient on any row, as eight numbers; each update rule defines the meaning
 /// of its numbers.
-pub type Moves = [f64; 8];
+pub(crate) type Moves = [f64; 8];
 
 /// The combined effect of all missed updates of a row.
 #[derive(Debug, Clone, Copy)]

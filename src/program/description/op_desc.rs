@@ -129,7 +129,7 @@ pub struct StepGradient {
 /// The gradients of one memory, which pass from a step to the previous step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct MemoryGradient {
+pub(crate) struct MemoryGradient {
     /// The memory's index in [`StepDesc::memories`], counted from 0.
     pub(crate) memory: u32,
     /// The gradient of the memory's previous value, which the gradient block computes; `None` if no operator computes it.

@@ -58,6 +58,7 @@ impl Program {
     /// Fails if the outputs do not have the rows of the same sequences, or if no feed with one level has these rows. Fails if an
     /// operator needs other rows of a sequence than the current row (a loop from the end, a look-ahead, a pool); the error names
     /// the operator. Fails if an output does not have one row at each step, or if [`Program::inference`] fails.
+    #[doc(hidden)]
     #[track_caller]
     pub fn stepped(&self, registry: &Registry, outputs: &[VarId]) -> Result<StepProgram> {
         self.row_by_row(registry, outputs).at_caller()

@@ -49,7 +49,7 @@ pub struct WindowPass {
 /// A value that passes from one window to the next window, or from one step to the next step, with one row per sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct WindowState {
+pub(crate) struct WindowState {
     /// The feed that takes the value after the previous window.
     pub(crate) fed: VarId,
     /// The variable that holds the value after this window.
@@ -124,6 +124,7 @@ impl Program {
     /// # Errors
     /// Fails with an error that names the first operator that cannot run in windows, and the reason. Fails if
     /// [`Program::inference`] fails.
+    #[doc(hidden)]
     #[track_caller]
     pub fn streamed(&self, registry: &Registry, outputs: &[VarId]) -> Result<WindowProgram> {
         self.in_windows(registry, outputs).at_caller()
