@@ -244,7 +244,7 @@ impl Error {
     /// Sets the line of the user's code to `caller`, unless [`Self::at`] or `called` has already set a line of the
     /// user's code.
     #[must_use]
-    pub(crate) fn called(self, caller: &Location<'_>) -> Self {
+    pub fn called(self, caller: &Location<'_>) -> Self {
         self.at(Place { caller: Some(caller.to_string()), ..Place::default() })
     }
 
@@ -307,13 +307,6 @@ impl Error {
 
     /// Adds a note that names items of this library. The format `{:#}` omits notes with such items, since users of a
     /// program cannot call the items.
-    ///
-    /// ```
-    /// use unpadded::Error;
-    /// let e = Error::new("entry", "below 3", "7").noted("line 4").noted_in_code("`Entries::retain` drops it");
-    /// assert!(format!("{e}").ends_with("; line 4; `Entries::retain` drops it"));
-    /// assert!(format!("{e:#}").ends_with("; line 4"));
-    /// ```
     #[must_use]
     pub(crate) fn noted_in_code(self, note: impl Into<String>) -> Self {
         self.note(Note { text: note.into(), in_code: true })
@@ -560,7 +553,15 @@ impl<T> DerefMut for CallerSetting<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_of;
+    use super::{Error, is_of};
+
+    #[test]
+    fn notes_that_name_items_are_only_for_code() {
+        let e = Error::new("entry", "below 3", "7").noted("line 4").noted_in_code("`retain` drops it");
+        assert!(
+            format!("{e}").ends_with("; line 4; `retain` drops it") && format!("{e:#}").ends_with("; line 4")
+        );
+    }
 
     #[test]
     fn lines_of_the_library_are_known_wherever_it_is() {

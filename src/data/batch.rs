@@ -215,7 +215,7 @@ impl Sample {
     /// ```
     /// use unpadded::data::{Field, Sample};
     /// let sample = Sample::new(0, [Field::from(vec![3i64, 1, 4]), Field::from(1i64)]);
-    /// assert_eq!(sample.rows(), 3);
+    /// assert_eq!(sample.fields.len(), 2);
     /// ```
     pub fn new(number: u64, fields: impl Into<Vec<Field>>) -> Self {
         Self { number, fields: fields.into(), location: None }

@@ -115,7 +115,6 @@ impl Program {
     /// let program = net.finish()?;
     /// let streamed = program.streamed(&registry, &[both.id()])?;
     /// assert_eq!(streamed.passes.len(), 2);
-    /// assert_eq!(streamed.passes[0].carried.len(), 3); // the state, the sum so far and its number of rows
     /// let error = program.streamed(&registry, &[mixed.id()]).unwrap_err().to_string();
     /// assert!(error.contains("got some from the first on and some from the end"), "{error}");
     /// # Ok::<(), unpadded::Error>(())

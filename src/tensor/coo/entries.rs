@@ -152,7 +152,7 @@ impl Coo {
     /// Fails if `parts` is empty, if tensors differ in dtype or in an extent other than the first, or if the first
     /// extent of the result overflows.
     #[track_caller]
-    pub(crate) fn concat_rows(parts: &[&Coo]) -> Result<Self> {
+    pub fn concat_rows(parts: &[&Coo]) -> Result<Self> {
         let Some((first, rest)) = parts.split_first() else {
             return Err(Error::new("coo to concatenate", "at least one", "none"));
         };

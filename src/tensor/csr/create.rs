@@ -112,7 +112,7 @@ impl Csr {
     /// the id in the bag.
     #[doc(alias = "CountVectorizer")]
     #[track_caller]
-    pub(crate) fn from_bags<B: AsRef<[i64]>>(bags: &[B], columns: usize) -> Result<Self> {
+    pub fn from_bags<B: AsRef<[i64]>>(bags: &[B], columns: usize) -> Result<Self> {
         let (mut indptr, mut indices, mut counts) = (vec![0], Vec::new(), Vec::new());
         let mut sorted = Vec::new();
         for (bag, ids) in bags.iter().enumerate() {

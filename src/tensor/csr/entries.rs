@@ -128,7 +128,7 @@ impl Csr {
     /// Fails if `parts` is empty, or matrices differ in dtype or in the number of columns.
     #[doc(alias = "vstack")]
     #[track_caller]
-    pub(crate) fn concat_rows(parts: &[&Csr]) -> Result<Self> {
+    pub fn concat_rows(parts: &[&Csr]) -> Result<Self> {
         let Some((first, rest)) = parts.split_first() else {
             return Err(Error::new("csr to concatenate", "at least one", "none"));
         };
@@ -165,7 +165,7 @@ impl Csr {
     #[doc(alias = "t")]
     #[doc(alias = "reversed_axes")]
     #[track_caller]
-    pub(crate) fn transpose(&self) -> Result<Self> {
+    pub fn transpose(&self) -> Result<Self> {
         let columns: Vec<usize> = self.indices.iter().map(|&column| column as usize).collect();
         let indptr = pointers(&columns, self.shape[1]).at_caller()?;
         let mut next = indptr.clone();

@@ -72,7 +72,7 @@ impl Context {
     }
 
     /// Returns the first row of the context, relative to the current row (negative: earlier).
-    pub(crate) fn start(&self) -> i64 {
+    pub fn start(&self) -> i64 {
         let reach = self.length.saturating_sub(1).saturating_mul(self.dilation).min(FURTHEST + 1) as i64;
         match self.at {
             ContextPosition::Centre => -(reach / 2),
