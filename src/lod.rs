@@ -397,7 +397,6 @@ fn build(levels: Vec<Vec<usize>>) -> Result<Lod> {
     })
 }
 
-/// Computes the offsets of a level from the lengths of its sequences.
 fn sums(level: usize, lengths: &[usize]) -> Result<Vec<usize>> {
     let mut offsets = reserved(lengths.len() + 1, "LoD")?;
     offsets.push(0);

@@ -399,7 +399,6 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The kind of each field of a sample.
 pub(super) fn kinds(sample: &Sample) -> Vec<Kind> {
     sample.fields.iter().map(kind).collect()
 }

@@ -17,7 +17,6 @@ pub(super) fn numbers<T: Float>(len: usize, seed: u64) -> Vec<T> {
         .collect()
 }
 
-/// Returns numbers in f64.
 pub(super) fn wide<T: Float>(numbers: &[T]) -> Vec<f64> {
     numbers.iter().map(|x| x.to_f64()).collect()
 }
@@ -65,7 +64,6 @@ pub(super) fn within_roundings<T: Float>(got: &[T], sums: &[Vec<f64>; 2], roundi
     }
 }
 
-/// Packs a matrix for a path.
 pub(super) fn packed<T: Float>(path: Path, b: View<'_, T>, transpose: Transpose) -> PackedMatrix<T> {
     let mut packed = PackedMatrix::on(path);
     packed.pack(b, transpose, 1);

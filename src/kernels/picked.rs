@@ -59,7 +59,6 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Returns the operand restricted to the rows `from..to`.
     pub(super) fn rows_range(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.rows_range(from, to)),
@@ -70,7 +69,6 @@ impl<'a, T: Float> RowSource<'a, T> {
         }
     }
 
-    /// Returns the operand restricted to the columns `from..to`.
     pub(super) fn columns(&self, from: usize, to: usize) -> Self {
         match *self {
             RowSource::Lying(x) => RowSource::Lying(x.columns(from, to)),

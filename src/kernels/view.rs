@@ -10,7 +10,6 @@ use std::marker::PhantomData;
 /// The number of rows, the width and the stride of a view, without its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Extent2 {
-    /// The number of rows.
     pub(crate) rows: usize,
     /// The number of elements per row.
     pub(crate) width: usize,

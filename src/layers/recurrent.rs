@@ -28,7 +28,6 @@ pub struct RecurrentWeights {
 /// The name of the width of a state in error messages.
 pub(super) const STATE: &str = "numbers of state";
 
-/// The options that every recurrent layer has.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Options<const STATES: usize> {
     pub(super) hidden: usize,

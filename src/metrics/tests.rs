@@ -115,7 +115,6 @@ fn classification_is_that_of_all_rows_at_once() {
     assert_eq!(f1.value(), 1.0);
 }
 
-/// Returns the softmax of the logits of a row.
 fn probabilities(logits: ndarray::ArrayView1<'_, f32>) -> Vec<f64> {
     let exps: Vec<f64> = logits.iter().map(|&x| f64::from(x).exp()).collect();
     exps.iter().map(|x| x / exps.iter().sum::<f64>()).collect()
@@ -184,7 +183,6 @@ fn ranks_and_probabilities_are_those_of_all_rows_at_once() {
     assert_eq!((of_b[0], &of_b[5..]), ("b", &[&*precision, &recall, &f1][..]), "{table}");
 }
 
-/// Returns the value of the metric over these values alone.
 fn value_over(metric: impl Metric, values: &[Variable]) -> f64 {
     let mut metric = running(metric);
     metric.update(values, 1).unwrap();

@@ -15,7 +15,6 @@ use crate::program::{CarriedState, Program, Var, VarRole};
 use crate::reserve;
 use crate::tensor::Variable;
 
-/// A batch, and the data that it comes from.
 #[derive(Clone, Copy)]
 pub(crate) struct DataBatch<'a> {
     pub(crate) data: &'a dyn Data,
@@ -179,7 +178,6 @@ impl BatchRunner {
         metric.variables().into_iter().map(value).collect()
     }
 
-    /// Adds the last batch to the sums of a metric.
     pub(super) fn update(&mut self, metric: &dyn Metric, sums: &mut [f64], batch: &Batch) -> Result<()> {
         let values = self.values(metric)?;
         let named = |e: Error| e.of_sample(|row| sample(batch, values.first()?, row));

@@ -235,19 +235,16 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns the specs of the outputs, by slot.
     #[cfg(any(feature = "testing", doc))]
     pub(crate) fn output_specs(&self) -> &[Vec<Spec>] {
         &self.output_specs
     }
 
-    /// Returns the specs of the inputs, by slot.
     #[cfg(any(feature = "testing", doc))]
     pub(crate) fn input_specs(&self) -> &[Vec<Spec>] {
         &self.input_specs
     }
 
-    /// Returns the bound inputs, by slot.
     #[cfg(any(feature = "testing", doc))]
     pub(crate) fn inputs(&self) -> &[Vec<Variable>] {
         &self.inputs

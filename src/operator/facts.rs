@@ -162,19 +162,16 @@ impl ReadSlots {
         ReadSlots { inputs: u32::MAX, outputs: u32::MAX }
     }
 
-    /// Adds an input slot to the set.
     #[must_use]
     pub(crate) const fn input(self, slot: usize) -> Self {
         ReadSlots { inputs: self.inputs | bit(slot), ..self }
     }
 
-    /// Adds an output slot to the set.
     #[must_use]
     pub(crate) const fn output(self, slot: usize) -> Self {
         ReadSlots { outputs: self.outputs | bit(slot), ..self }
     }
 
-    /// Returns the union of both sets of slots.
     #[must_use]
     pub(crate) const fn union(self, other: ReadSlots) -> Self {
         ReadSlots { inputs: self.inputs | other.inputs, outputs: self.outputs | other.outputs }

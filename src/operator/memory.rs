@@ -100,7 +100,6 @@ impl CallSizes<'_> {
         if self.in_loop { self.threads } else { 1 }
     }
 
-    /// Returns the unit that computes matrix products in f32.
     pub(crate) fn unit(&self) -> MatrixUnit {
         self.unit
     }

@@ -89,7 +89,6 @@ impl Signature {
 
 /// The error that no kernel fits: the first input that does not fit.
 pub(crate) struct NoKernel {
-    /// The index of the input slot.
     pub(crate) slot: usize,
     /// The index of the variable in the input slot.
     pub(crate) number: usize,

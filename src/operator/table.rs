@@ -147,7 +147,6 @@ impl RowTable {
         self.dtype
     }
 
-    /// Returns the number of touched rows.
     pub(crate) fn touched(&self) -> usize {
         self.ids.len()
     }

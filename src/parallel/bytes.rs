@@ -3,7 +3,6 @@
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{DType, Dense, FloatsMut, SelectedRows};
 
-/// A message while it is written.
 #[derive(Default)]
 pub(crate) struct Message(pub(crate) Vec<u8>);
 
@@ -38,7 +37,6 @@ impl Message {
         Ok(())
     }
 
-    /// Writes all numbers of a slice.
     pub(crate) fn floats_of(&mut self, numbers: &FloatsMut<'_>) {
         #[cfg(test)]
         crate::tensor::floats::count_copied(numbers.len());
@@ -77,7 +75,6 @@ impl Message {
     }
 }
 
-/// A message while it is read.
 pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Reader<'a> {

@@ -26,7 +26,6 @@ pub(crate) struct GradientSpec {
 }
 
 impl GradientSpec {
-    /// Returns the number of dense numbers.
     fn numbers(&self) -> usize {
         if self.selected_rows { 0 } else { self.shape.iter().product() }
     }
@@ -43,7 +42,6 @@ pub(crate) trait HeldSums {
         act: &mut dyn FnMut(FloatsMut<'_>) -> Result<()>,
     ) -> Result<()>;
 
-    /// Returns the selected rows of a parameter in the sum `key`.
     fn rows(&self, key: usize, param: usize) -> Result<&SelectedRows>;
 }
 
@@ -94,7 +92,6 @@ pub(crate) struct GradientShare<'a> {
 /// The sum of a share over a subtree of parts.
 struct Node<'m> {
     dense: DenseSum<'m>,
-    /// The selected rows of each table.
     rows: Vec<SelectedRows>,
 }
 

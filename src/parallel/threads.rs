@@ -117,7 +117,6 @@ struct State {
     presence: Vec<Presence>,
     /// The ranks whose simulated deadline has passed.
     late: Vec<bool>,
-    /// The simulated time.
     now: u64,
     /// Whether waiting ranks can see that other ranks have failed or ended. In a simulation, this becomes true only when every
     /// living rank waits. Therefore the messages that a rank has received before it sees a failure depend on the seed alone.

@@ -189,7 +189,6 @@ impl CtcBeam {
     }
 }
 
-/// The search of one sequence of frames.
 struct Search<'a> {
     beam: &'a CtcBeam,
     prefixes: Prefixes,
@@ -235,7 +234,6 @@ impl<'a> Search<'a> {
         Self { beam, prefixes, kept: vec![empty], logs: vec![0.0; classes], found: Vec::new() }
     }
 
-    /// Advances the search by one frame.
     fn frame<T: Copy + Into<f64>>(&mut self, logits: &[T]) -> Result<()> {
         log_softmax(logits, &mut self.logs)?;
         self.found.clear();
@@ -349,7 +347,6 @@ impl<'a> Search<'a> {
         before.iter().for_each(|one| prefixes.release(one.node));
     }
 
-    /// Returns the best labellings, best first.
     fn best(self) -> Vec<CtcLabels> {
         let Self { beam, prefixes, kept, .. } = self;
         let mut best: Vec<(f64, usize)> = kept.iter().map(|one| (one.both + one.extra, one.node)).collect();

@@ -65,7 +65,6 @@ struct State {
     waiting: VecDeque<Arc<Request>>,
 }
 
-/// A request that waits in the queue.
 struct Request {
     feeds: Vec<(String, Variable)>,
     outputs: Vec<String>,

@@ -61,7 +61,6 @@ impl Windows {
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })
     }
 
-    /// Returns the size of all buffers in bytes.
     pub(super) fn bytes(&self) -> usize {
         let passes = self.passes.iter().map(|pass| pass.executor.bytes());
         let others = self.starts.iter().chain(self.rest.iter().map(|(executor, _)| executor));

@@ -53,7 +53,6 @@ struct Sums {
     last: Vec<f64>,
 }
 
-/// The current round of a key.
 struct Round {
     /// The number of rounds of this key that were applied.
     done: u64,

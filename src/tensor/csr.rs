@@ -193,7 +193,6 @@ impl Csr {
         self.values.scatter(&mut at, &self.shape).at_caller()
     }
 
-    /// Returns the row index of each entry.
     fn row_of(&self) -> Vec<usize> {
         let mut row_of = Vec::with_capacity(self.indices.len());
         for (row, &end) in self.indptr[1..].iter().enumerate() {

@@ -98,12 +98,10 @@ impl<'a> FloatsMut<'a> {
         });
     }
 
-    /// Computes x ← x + other.
     pub(crate) fn add(&mut self, other: &FloatsMut<'_>) {
         pair!(self, other, x, other, _number => x.iter_mut().zip(other.iter()).for_each(|(x, &y)| *x += y));
     }
 
-    /// Copies the numbers of `other`.
     pub(crate) fn copy_from(&mut self, other: &FloatsMut<'_>) {
         #[cfg(test)]
         count_copied(self.len());

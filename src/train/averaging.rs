@@ -117,7 +117,6 @@ impl Trainer {
         Ok(())
     }
 
-    /// Checks the settings of parameter averaging.
     pub(super) fn check_averages(&self) -> Result<()> {
         self.settings.averaged_wrongly.clone().map_or(Ok(()), Err)
     }

@@ -41,7 +41,6 @@ pub(super) struct StepState {
     pub(super) warned: bool,
 }
 
-/// The compiled programs of a trainer.
 pub(super) struct Programs {
     /// The program of the steps: it computes a whole batch, or the parts of a batch.
     pub(super) main: CompiledTraining,
@@ -53,7 +52,6 @@ pub(super) struct Programs {
 }
 
 impl StepState {
-    /// Returns the program of the current step.
     pub(super) fn program(&self) -> Result<&CompiledTraining> {
         let programs = self.programs.as_ref();
         let used = programs.and_then(|p| if p.on_divided { p.divided.as_ref() } else { Some(&p.main) });

@@ -23,7 +23,6 @@ pub(super) struct TrainingState {
     pub(super) loss: Var,
     /// The trained parameters: pairs (parameter, gradient).
     pub(super) trained: Vec<(VarId, VarId)>,
-    /// The variable of the learning rate.
     pub(super) rate: VarId,
     /// The operators without a gradient between the loss and a trained parameter: pairs (operator, source line).
     pub(super) blocked: Vec<(String, String)>,

@@ -40,7 +40,6 @@ pub(crate) struct SlotDesc {
     pub(crate) pool: Option<usize>,
 }
 
-/// All slots of a plan, and the slot of each variable.
 #[derive(Default)]
 pub(crate) struct Slots {
     pub(crate) slots: Vec<SlotDesc>,
@@ -162,7 +161,6 @@ impl Slots {
     }
 }
 
-/// Returns the reference to all columns of a slot.
 fn within(slot: usize, spec: &Spec) -> Ref {
     Ref { access: Access::Slot(slot), rows: spec.rows(), width: spec.width(), column: 0 }
 }
@@ -221,7 +219,6 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Assigns a new slot to a variable.
     fn assign_slot(&mut self, var: VarId, home: Home) -> Result<()> {
         let desc = self.source.program.var(var);
         let spec = self.source.program.spec(var)?;

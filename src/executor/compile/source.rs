@@ -13,7 +13,6 @@ use crate::operator::{BlockId, Facts, Hints, LodEffect, Op, Pass, Registry, Sign
 use crate::program::{OpDesc, Program, RECURRENT, Role, StepDesc, StepGradient};
 use crate::tensor::DType;
 
-/// A parsed operator with its declarations.
 pub(crate) struct ParsedOp {
     pub(crate) op: Arc<dyn Op>,
     pub(crate) signature: Signature,

@@ -271,7 +271,6 @@ fn account_loop(profile: &mut Profile, inner: &Loop) -> f64 {
     moves + before + body.max(whole) + after
 }
 
-/// Returns an entry with no calls.
 pub(super) fn nothing(operator: &str, kind: &str, pass: Pass) -> Entry {
     Entry {
         instruction: 0,

@@ -47,7 +47,6 @@ pub(crate) enum LoopRows {
     Steps,
 }
 
-/// One call of an operator.
 pub(crate) struct OpInstr {
     pub(crate) op: Arc<dyn Op>,
     pub(crate) place: Place,

@@ -211,7 +211,6 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Returns whether `op` is the backward operator of the operator `forward`.
 fn is_backward(op: &OpDesc, forward: &OpDesc) -> bool {
     let slots = || forward.inputs.iter().chain(&forward.outputs);
     op.role == Role::Backward

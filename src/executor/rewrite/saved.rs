@@ -18,7 +18,6 @@ use crate::tensor::{DType, StorageKind};
 /// A value that a backward operator reads in bf16.
 struct SavedValue {
     var: VarId,
-    /// The operator that computes the value.
     writer: (BlockId, usize),
     /// The gradient block whose backward operator reads the value.
     reader: BlockId,

@@ -93,7 +93,6 @@ impl RunState<'_> {
         Ok(())
     }
 
-    /// Returns the estimated effort of a call on its current rows.
     fn effort_of(&self, instr: &OpInstr, here: Option<CallRows>) -> usize {
         instr.effort.of(self.count(instr.effort.rows, here))
     }

@@ -23,7 +23,6 @@ struct LaneSteps<'p> {
 }
 
 impl<'p> RunState<'p> {
-    /// Runs the steps of a loop in lanes.
     pub(super) fn lanes(&self, instr: &'p Loop, lane: &mut Lane<'_>, tools: &mut Tools<'_>) -> Result<()> {
         let frame = &self.frames[instr.desc.block.0 as usize];
         let (steps, sequences) = (frame.rank.steps(), frame.rank.sequences());

@@ -115,7 +115,6 @@ impl Machine {
         bytes.extend(self.pool.iter().map(PooledStorage::allocated));
     }
 
-    /// Returns the current size of a buffer in bytes.
     pub(crate) fn buffer_bytes(&self, buffer: usize) -> usize {
         self.arena.buffer_bytes(buffer)
     }

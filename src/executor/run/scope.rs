@@ -24,7 +24,6 @@ pub struct Scope {
     entries: BTreeMap<String, Entry>,
 }
 
-/// The location of a variable in a scope.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum InScope {
     /// The location of a dense variable: its buffer.

@@ -294,7 +294,6 @@ impl RunState<'_> {
         }
     }
 
-    /// Fills a view with zeros.
     pub(crate) fn zero(
         &self,
         view: &Ref,

@@ -7,7 +7,6 @@ use crate::kernels::arena::{OperandRoom, Region, Share};
 use crate::operator::context::Scratch;
 use crate::operator::entries::PooledStorage;
 
-/// The memory of one thread.
 #[derive(Default)]
 pub(crate) struct Worker {
     pub(crate) scratch: Scratch,

@@ -167,7 +167,6 @@ pub(super) fn parameters(program: &Program) -> Vec<&VarDesc> {
     vars.filter(|desc| desc.persistable && desc.role != VarRole::State && desc.spec().is_some()).collect()
 }
 
-/// Returns the dtype and the shape of a parameter.
 fn layout(parameter: &VarDesc) -> Result<(DType, Vec<usize>)> {
     let dense = parameter.spec().filter(|spec| spec.storage == StorageKind::Dense);
     let shape = dense.and_then(|spec| spec.shape.iter().map(|extent| extent.known()).collect());

@@ -35,7 +35,6 @@ unsafe impl Send for Memory {}
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Returns an empty memory.
     pub(super) fn new() -> Self {
         Self::of(Lines::Own(Vec::new()))
     }
@@ -64,7 +63,6 @@ impl Memory {
         self.start
     }
 
-    /// Returns the size of the memory in bytes.
     #[inline]
     pub(super) fn bytes(&self) -> usize {
         self.bytes

@@ -8,7 +8,6 @@ use crate::kernels::path::Path;
 use crate::kernels::products::{PackedMatrix, Transpose};
 use crate::kernels::view::{View, ViewMut};
 
-/// The sizes of a convolution.
 struct Case {
     window: Window,
     lengths: &'static [usize],

@@ -171,7 +171,6 @@ fn packed(engine: ProductEngine, b: View<'_, f32>, transpose: Transpose) -> Pack
     packed
 }
 
-/// The bits of the packed numbers.
 fn bits(matrix: &PackedMatrix<f32>) -> Vec<u32> {
     matrix.numbers()[..matrix.panels() * 32 * matrix.words()].iter().map(|x| x.to_bits()).collect()
 }

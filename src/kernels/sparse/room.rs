@@ -110,7 +110,6 @@ impl<T: Float> Sums<T> {
         }
     }
 
-    /// Marks all blocks as changed.
     pub(super) fn mark_all(&mut self) {
         self.blocks[..self.columns.div_ceil(BLOCK)].fill(1);
     }

@@ -57,7 +57,6 @@ impl RowSubset {
     }
 }
 
-/// The options of a call, apart from the operands.
 #[derive(Default, Clone, Copy)]
 pub(super) struct CallOptions<'a> {
     pub(super) part: Option<&'a RowSubset>,

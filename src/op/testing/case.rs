@@ -62,7 +62,6 @@ impl CaseRun {
         self.direct.backward(&self.outputs, &self.weights, &|slot| wanted.contains(&slot), before)
     }
 
-    /// Returns the gradients of a call with the given options.
     pub(super) fn gradients_as(
         &self,
         op: &dyn Op,

@@ -256,7 +256,6 @@ const RANDOM: &str = "random";
 const SUMS: &str = "sums";
 const FUSIONS: &str = "fusions";
 
-/// Returns the message of a caught panic.
 fn panic_message(panic: &(dyn Any + Send)) -> Broken {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("something without words");

@@ -32,7 +32,6 @@ impl<'a> Prepare<'a> {
         self.pass
     }
 
-    /// Returns the unit that computes matrix products in f32.
     pub(crate) fn unit(&self) -> MatrixUnit {
         self.unit
     }

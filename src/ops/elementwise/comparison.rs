@@ -9,7 +9,6 @@ const X: usize = 0;
 const Y: usize = 1;
 const OUT: usize = 0;
 
-/// A comparison of two numbers.
 pub(in crate::ops) trait Comparison: DeclaredOp {
     /// Returns the constant number that x is compared with; `None` if x is compared with the variable y.
     fn number(&self) -> Option<f64>;

@@ -51,7 +51,6 @@ pub(in crate::ops) enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// Reads the condition in an input slot of a call.
     #[track_caller]
     pub(in crate::ops) fn of(run: &CallInputs<'a>, slot: usize) -> Result<Self> {
         match run.dtype(slot) {

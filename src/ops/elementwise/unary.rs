@@ -25,7 +25,6 @@ pub(in crate::ops) trait Function: DeclaredOp + Copy {
     const POSITIVE: bool;
     /// Returns the attributes of the operator in the function's check cases.
     fn sample() -> Attributes;
-    /// Computes the function at `x`.
     fn value<T: Float, A: Arithmetic>(self, x: T) -> T;
     /// Computes the derivative from the number that [`Self::SLOPE_FROM`] names.
     fn slope<T: Float, A: Arithmetic>(self, from: T) -> T;

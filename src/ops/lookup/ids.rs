@@ -9,7 +9,6 @@ pub(in crate::ops) enum Ids<'a> {
 }
 
 impl<'a> Ids<'a> {
-    /// Reads the ids in an input slot of a call.
     #[track_caller]
     pub(in crate::ops) fn of(run: &CallInputs<'a>, slot: usize) -> Result<Self> {
         match run.dtype(slot) {

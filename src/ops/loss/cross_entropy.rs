@@ -247,7 +247,6 @@ impl<T: Float> RoundedLogits<T> {
         Some(self)
     }
 
-    /// Returns the rounded logits of a row.
     fn round(&mut self, logits: &[T]) -> &[T] {
         let classes = logits.len();
         T::round_to_bf16(View::new(logits, 1, classes), ViewMut::new(&mut self.rounded, 1, classes));

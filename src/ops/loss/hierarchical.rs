@@ -27,7 +27,6 @@ pub enum Side {
 }
 
 impl ClassTree {
-    /// Returns the number of classes.
     pub(crate) fn classes(&self) -> usize {
         match self {
             ClassTree::Complete(classes) => *classes,

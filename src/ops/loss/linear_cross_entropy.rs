@@ -369,7 +369,6 @@ impl<T: Float> LogitsMemory<T> {
 struct Tools<'a, T: Float> {
     threads: usize,
     unit: MatrixUnit,
-    /// The buffer for the logits of one chunk.
     logits: &'a mut LogitsMemory<T>,
     rooms: &'a mut Vec<LogitsRoom<T>>,
     gradient: &'a mut GradientRoom<T>,

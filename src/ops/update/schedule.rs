@@ -193,7 +193,6 @@ impl Schedule {
         }
     }
 
-    /// Returns the attributes of the operator that computes the schedule.
     pub(crate) fn attributes(&self, base: f64) -> Attributes {
         let attributes = Attributes::new().with("base", base).with("warm_up", self.warm_up);
         match &self.form {

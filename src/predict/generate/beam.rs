@@ -80,7 +80,6 @@ fn attention_of(steps: &dyn Steps) -> Result<(&[f32], &[usize])> {
     })
 }
 
-/// Checks the options of a beam search.
 fn check(beam: &Beam) -> Result<()> {
     let Beam { width, n_best, length, coverage, .. } = *beam;
     if let Some((what, _)) = [("width of a beam", width), ("n_best", n_best)].iter().find(|one| one.1 == 0) {

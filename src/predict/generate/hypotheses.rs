@@ -19,7 +19,6 @@ impl Tokens {
         std::iter::successors(last, |&at| self.0[at].0).map(|at| self.0[at].1)
     }
 
-    /// Returns the tokens of a hypothesis.
     pub(super) fn of(&self, last: Option<usize>) -> Vec<i64> {
         let mut tokens: Vec<i64> = self.back(last).map(|token| token as i64).collect();
         tokens.reverse();

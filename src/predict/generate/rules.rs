@@ -31,7 +31,6 @@ pub(super) enum Choice {
     Missing,
     /// All tokens are allowed, except banned tokens and, if `stop` is false, the stop token.
     Any {
-        /// Whether the stop token is allowed.
         stop: bool,
     },
 }

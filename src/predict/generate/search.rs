@@ -14,7 +14,6 @@ use crate::reserve;
 /// The least value of a sum of attention in the coverage penalty: a smaller sum counts as this number.
 const LEAST_COVERED: f64 = 1e-6;
 
-/// The beam search of one source.
 pub(super) struct Search<'a> {
     pub(super) source: usize,
     /// The position of the source's first running hypothesis in the list of all sources' running hypotheses.
@@ -44,7 +43,6 @@ pub(super) struct Running {
     /// The rank of the hypothesis that this hypothesis continues, among the source's running hypotheses of the previous
     /// step.
     pub(super) parent: usize,
-    /// The last token of the hypothesis.
     pub(super) token: usize,
     last: Option<usize>,
     sum: f64,

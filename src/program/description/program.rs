@@ -436,7 +436,6 @@ impl Program {
 /// A request to append an operator to a block, with the operator's inputs and settings.
 #[non_exhaustive]
 pub struct Append<'a> {
-    /// The kind of the operator to append.
     pub(crate) kind: &'a str,
     /// The variables that the operator reads, by input slot.
     pub inputs: Vec<(&'a str, Vec<VarId>)>,
@@ -444,7 +443,6 @@ pub struct Append<'a> {
     pub(crate) updated: Vec<(&'a str, VarId)>,
     /// The attributes of the operator.
     pub attributes: Attributes,
-    /// The role of the operator to append.
     pub(crate) role: Role,
     /// The prefix of the names of the output variables; `None` means the operator's kind.
     pub(crate) name: Option<&'a str>,

@@ -14,7 +14,6 @@ use crate::tensor::StorageKind;
 
 /// An input that must be made dense, because no kernel of the operator takes its storage.
 pub(in crate::program) struct Conversion {
-    /// The name of the input slot.
     pub(in crate::program) slot: &'static str,
     /// The variable that must be made dense.
     pub(in crate::program) var: VarId,

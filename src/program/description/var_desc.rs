@@ -118,7 +118,6 @@ impl From<bool> for StopGradient {
 pub struct Initializer {
     /// The kind of the initialiser, such as `"uniform"`.
     pub(crate) kind: String,
-    /// The initialiser's attributes.
     pub(crate) attributes: Attributes,
 }
 

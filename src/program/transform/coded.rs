@@ -87,7 +87,6 @@ impl Program {
         Ok((coded, parameters))
     }
 
-    /// Returns whether an operator reads codes.
     pub(crate) fn has_codes(&self) -> bool {
         let mut ops = self.ops();
         ops.any(|op| CODINGS.iter().any(|coding| coding.coded == op.kind))

@@ -82,7 +82,6 @@ impl Dense {
     }
 }
 
-/// Converts a number to bytes and back.
 trait NumberBytes: Element {
     fn put(self, bytes: &mut Vec<u8>);
     /// Decodes a number; `None` if the bytes are not valid, such as the byte 2 for a bool.

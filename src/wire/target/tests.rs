@@ -13,7 +13,6 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Returns the names in a folder, sorted.
 fn names(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.collect();

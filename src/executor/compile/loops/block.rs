@@ -36,7 +36,6 @@ impl<'a> StepBlock<'a> {
         Self { source, step, leaving }
     }
 
-    /// Returns the operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.step.block)
     }
@@ -95,7 +94,6 @@ impl<'a> GradientBlock<'a> {
         Self { source, step, gradient, forward, leaving }
     }
 
-    /// Returns the operators of the block.
     pub(crate) fn ops(&self) -> impl DoubleEndedIterator<Item = (OpId, &'a OpDesc)> {
         self.source.ops(self.gradient.block)
     }

@@ -41,7 +41,6 @@ impl FunctionModel {
         }
     }
 
-    /// Sets the identities of the sources.
     pub(super) fn of(self, sources: &[usize]) -> Self {
         Self { sources: Some(sources.to_vec()), ..self }
     }
@@ -109,7 +108,6 @@ pub(super) type Plain = Vec<Vec<(Vec<i64>, f64, bool)>>;
 /// A sequence of the exhaustive search and of the slow search.
 #[derive(Clone)]
 struct Path {
-    /// The tokens, including the stop token.
     tokens: Vec<usize>,
     /// The sum of the log-probabilities after each token.
     sums: Vec<f64>,
