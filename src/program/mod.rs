@@ -4,6 +4,8 @@
 //! running a program require a [`Registry`](crate::operator::Registry), which contains the operators by kind.
 
 pub(crate) mod construction;
+#[cfg(test)]
+pub(crate) mod counted;
 pub(crate) mod description;
 pub(crate) mod save;
 pub(crate) mod stored;

@@ -8,6 +8,8 @@ mod averaging;
 mod bar;
 mod best;
 mod dealt;
+#[cfg(test)]
+mod copies;
 mod evaluation;
 mod exchange;
 mod gradients;

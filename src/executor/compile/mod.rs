@@ -45,6 +45,8 @@ pub(crate) fn compile(
     wanted: &[VarId],
     nexts: &[VarId],
 ) -> Result<Plan> {
+    #[cfg(test)]
+    crate::program::counted::count_compilation();
     program.validate()?;
     let needed = live(program, wanted)?;
     program.check_shapes(registry, &needed)?;

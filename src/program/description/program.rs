@@ -60,6 +60,8 @@ pub struct Program {
     /// The unit that computes the matrix products of f32 numbers, and so their precision.
     pub unit: MatrixUnit,
     pub(in crate::program) names: Names,
+    #[cfg(test)]
+    pub(in crate::program) counter: crate::program::counted::CopyCounter,
 }
 
 impl Default for Program {
@@ -71,6 +73,8 @@ impl Default for Program {
             seed: 0,
             unit: MatrixUnit::F32,
             names: Names::default(),
+            #[cfg(test)]
+            counter: Default::default(),
         }
     }
 }
