@@ -1,6 +1,7 @@
 //! The executor: feeds a compiled program, runs it, and fetches the results.
 
 use std::panic::{Location, resume_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -105,11 +106,8 @@ use crate::tensor::{DType, Element, FloatsMut, Storage, StorageKind, Variable};
 /// # Ok::<(), unpadded::Error>(())
 /// ```
 pub struct Executor {
-    program: Program,
-    plan: Plan,
+    plan: Arc<Plan>,
     machine: Machine,
-    /// The variables that can be fetched after a run.
-    wanted: Vec<VarId>,
     /// The last stage that the last run reached; `None` before the first run and after a run that failed.
     done: Option<Stage>,
     updates: Updates,
@@ -135,13 +133,13 @@ impl Executor {
     /// `threads` is more than [`Self::MOST_THREADS`].
     #[track_caller]
     pub fn new(program: &Program, registry: &Registry, fetch: &[VarId], threads: usize) -> Result<Self> {
-        Self::on(program, registry, fetch, Threads::new(threads).at_caller()?)
+        Self::on(program.clone(), registry, fetch, Threads::new(threads).at_caller()?)
     }
 
     /// Compiles a program as [`Self::new`] does, on threads that other executors may share.
     #[track_caller]
     pub(crate) fn on(
-        program: &Program,
+        program: Program,
         registry: &Registry,
         fetch: &[VarId],
         threads: Threads,
@@ -153,24 +151,20 @@ impl Executor {
     /// step reads the values that the previous step computed.
     #[track_caller]
     pub(crate) fn stepping(
-        program: &Program,
+        program: Program,
         registry: &Registry,
         fetch: &[VarId],
         nexts: &[VarId],
         threads: Threads,
     ) -> Result<Self> {
         let plan = compile(program, registry, fetch, nexts).at_caller()?;
-        let machine = Machine::new(program, &plan, threads);
-        let updates = Updates::of(&plan);
-        Ok(Self {
-            program: program.clone(),
-            plan,
-            machine,
-            wanted: fetch.to_vec(),
-            done: None,
-            updates,
-            profiling: None,
-        })
+        Ok(Self::of_plan(Arc::new(plan), threads))
+    }
+
+    /// Makes an executor of a compiled program, which other executors may share.
+    pub(crate) fn of_plan(plan: Arc<Plan>, threads: Threads) -> Self {
+        let (machine, updates) = (Machine::new(&plan, threads), Updates::of(&plan));
+        Self { plan, machine, done: None, updates, profiling: None }
     }
 
     /// From the next run on, wakes all threads for every run; by default, a small run stays on one thread. Small calls are then
@@ -189,9 +183,9 @@ impl Executor {
         self.machine.divide_everything();
     }
 
-    /// Returns the program that was given to [`Self::new`].
-    pub fn program(&self) -> &Program {
-        &self.program
+    /// Returns the program that runs: with fused and merged operators, and with the variables of the program that was compiled.
+    pub(crate) fn program(&self) -> &Program {
+        &self.plan.program
     }
 
     /// Returns the current size of all buffers in bytes. Buffers grow to the size that the largest batch so far needed,
@@ -205,7 +199,7 @@ impl Executor {
     pub(crate) fn release(&mut self) {
         self.done = None;
         if self.bytes() > 0 {
-            self.machine.release(&self.program, &self.plan);
+            self.machine.release(&self.plan);
         }
     }
 
@@ -230,7 +224,7 @@ impl Executor {
     #[track_caller]
     pub fn count_into(&mut self, feeds: &[(VarId, &Variable)], counts: &mut RowCounts) -> Result<()> {
         self.done = None;
-        self.machine.counts_for(&self.program, &self.plan, feeds, counts).at_caller()
+        self.machine.counts_for(&self.plan, feeds, counts).at_caller()
     }
 
     /// Returns the counts of the last run: the rows of all levels that operators made, and the memory of values that
@@ -244,7 +238,7 @@ impl Executor {
     /// buffer that an earlier batch made larger keeps its size ([`MemoryUse::kept`]).
     pub fn memory(&self, counts: &RowCounts) -> MemoryUse {
         let held = |buffer| self.machine.buffer_bytes(buffer);
-        MemoryUse::of_program(&self.program).of_run(&self.plan, counts, self.machine.threads(), &held)
+        MemoryUse::of_program(&self.plan.program).of_run(&self.plan, counts, self.machine.threads(), &held)
     }
 
     /// Returns whether a run has a buffer of numbers of this dtype, for tests.
@@ -268,7 +262,7 @@ impl Executor {
     /// Fails if the value does not have the dtype or shape of the feed, or if the LoD of the value is invalid.
     #[track_caller]
     pub(crate) fn keep_feed(&mut self, feed: VarId, value: &Variable) -> Result<Option<usize>> {
-        self.machine.keep_feed(&self.program, &self.plan, feed, value)
+        self.machine.keep_feed(&self.plan, feed, value)
     }
 
     /// Runs the program once. Persistent variables are read from `scope` and updated in `scope`; an error before the updates
@@ -310,12 +304,12 @@ impl Executor {
         let clock = self.profiling.is_some().then(Instant::now);
         self.done = None;
         self.machine
-            .bind_feeds(&self.program, &self.plan, run, placed)
-            .map_err(|e| self.program.worded(e).called(data))?;
-        self.machine.check_scope(&self.program, scope).map_err(|e| e.called(caller))?;
-        self.machine.begin(&self.program, run);
+            .bind_feeds(&self.plan, run, placed)
+            .map_err(|e| self.plan.program.worded(e).called(data))?;
+        self.machine.check_scope(&self.plan.program, scope).map_err(|e| e.called(caller))?;
+        self.machine.begin(&self.plan.program, run);
         let ran = self.run_stages(scope, Stages::Until(run.stage), clock);
-        ran.map_err(|e| self.program.worded(e).called(caller))?;
+        ran.map_err(|e| self.plan.program.worded(e).called(caller))?;
         self.done = Some(run.stage);
         Ok(())
     }
@@ -348,11 +342,11 @@ impl Executor {
         // A row-sparse parameter is in the scope between runs, so its size is taken from the scope.
         let here = |slot: &Slot| slot.life.1 == usize::MAX && !(slot.persistent && slot.pool.is_some());
         let Some(slot) = known.filter(|&slot| here(&self.plan.slots[slot])) else {
-            let got = self.program.called(var);
+            let got = self.plan.program.called(var);
             let expected = "a variable to fetch";
             return Err(Error::of(ErrorKind::Program, "variable", expected, got).called(Location::caller()));
         };
-        Ok(self.machine.bytes_of(&self.plan.slots[slot], self.program.spec(var)?))
+        Ok(self.machine.bytes_of(&self.plan.slots[slot], self.plan.program.spec(var)?))
     }
 
     /// Returns the gradient of a parameter after a run until the gradients. The gradient is dense, or it is selected rows, in
@@ -367,7 +361,7 @@ impl Executor {
     pub fn gradient(&mut self, param: impl Into<VarId>) -> Result<Storage> {
         let caller = Location::caller();
         let GradientSlot { slot, grad } = self.gradient_slot(param.into()).map_err(|e| e.called(caller))?;
-        self.machine.value(&self.plan.slots[slot], self.program.spec(grad)?)
+        self.machine.value(&self.plan.slots[slot], self.plan.program.spec(grad)?)
     }
 
     /// Calls a function that may change a parameter's dense gradient in place, where [`Self::gradient`] would return a copy.
@@ -381,7 +375,7 @@ impl Executor {
         change: &mut dyn FnMut(FloatsMut<'_>) -> Result<()>,
     ) -> Result<bool> {
         let GradientSlot { slot, grad } = self.gradient_slot(param)?;
-        self.machine.change(&self.plan.slots[slot], self.program.spec(grad)?, change)
+        self.machine.change(&self.plan.slots[slot], self.plan.program.spec(grad)?, change)
     }
 
     /// Replaces the gradient of a parameter before [`Self::update`] applies it. The storage must stay the same: a dense
@@ -393,7 +387,7 @@ impl Executor {
     pub fn set_gradient(&mut self, param: impl Into<VarId>, value: impl Into<Storage>) -> Result<()> {
         let (param, value, caller) = (param.into(), value.into(), Location::caller());
         let GradientSlot { slot, grad } = self.gradient_slot(param).map_err(|e| e.called(caller))?;
-        let spec = self.program.spec(grad)?;
+        let spec = self.plan.program.spec(grad)?;
         let known = spec.shape.iter().map(|e| e.known());
         if value.kind() != spec.storage
             || value.dtype() != spec.dtype
@@ -406,7 +400,7 @@ impl Executor {
             let expected = described(spec.storage, spec.dtype, &shape);
             let got = described(value.kind(), value.dtype(), &value.shape());
             let error = Error::new("value of a gradient", expected, got);
-            return Err(error.variable(&self.program.var(param).name).called(caller));
+            return Err(error.variable(&self.plan.program.var(param).name).called(caller));
         }
         self.machine.set_value(&self.plan.slots[slot], &value, DuplicateRows::Kept)
     }
@@ -425,7 +419,7 @@ impl Executor {
         let caller = Location::caller();
         let clock = self.profiling.is_some().then(Instant::now);
         let checked =
-            self.check_halfway("update").and_then(|()| self.machine.check_scope(&self.program, scope));
+            self.check_halfway("update").and_then(|()| self.machine.check_scope(&self.plan.program, scope));
         checked.map_err(|e| e.called(caller))?;
         self.done = None;
         self.run_stages(scope, Stages::Updates, clock).map_err(|e| e.called(caller))?;
@@ -459,19 +453,21 @@ impl Executor {
     /// Returns the memory of the gradient that a parameter's update reads.
     fn gradient_slot(&self, param: VarId) -> Result<GradientSlot> {
         self.check_halfway("gradient")?;
-        let updates = self.program.root().ops.iter().filter(|op| op.role == Role::Update);
+        let updates = self.plan.program.root().ops.iter().filter(|op| op.role == Role::Update);
         // With gradient clipping there are two update operators: one writes the clipped gradient, and one writes the parameter.
         let mut updates = updates.filter(|op| op.writes().any(|var| var == param));
         let grad = updates.find_map(|op| op.input("grad").first().copied());
         match grad.and_then(|grad| Some((grad, self.plan.of_var[grad.0 as usize]?))) {
             Some((_, slot)) if self.plan.slots[slot].persistent => {
-                let got =
-                    format!("`{}`, whose gradient is a variable of the scope", self.program.var(param).name);
+                let got = format!(
+                    "`{}`, whose gradient is a variable of the scope",
+                    self.plan.program.var(param).name
+                );
                 Err(Error::of(ErrorKind::Program, "gradient", "a gradient that the program computes", got))
             }
             Some((grad, slot)) => Ok(GradientSlot { slot, grad }),
             None => {
-                let got = self.program.called(param);
+                let got = self.plan.program.called(param);
                 Err(Error::of(ErrorKind::Program, "gradient", "a parameter that an update moves", got))
             }
         }
@@ -486,7 +482,7 @@ impl Executor {
     pub fn fetch(&mut self, var: impl Into<VarId>) -> Result<Variable> {
         let (id, caller) = (var.into(), Location::caller());
         let slot = self.fetched(id).map_err(|e| e.called(caller))?;
-        let (slot, spec) = (&self.plan.slots[slot], self.program.spec(id)?);
+        let (slot, spec) = (&self.plan.slots[slot], self.plan.program.spec(id)?);
         Variable::new(self.machine.value(slot, spec)?, self.machine.lod(spec))
     }
 
@@ -501,7 +497,7 @@ impl Executor {
         show: impl FnOnce(&[T]) -> R,
     ) -> Result<R> {
         let slot = self.fetched(var)?;
-        let (slot, spec) = (&self.plan.slots[slot], self.program.spec(var)?);
+        let (slot, spec) = (&self.plan.slots[slot], self.plan.program.spec(var)?);
         let found = self.machine.numbers(slot, spec, show);
         found.ok_or_else(|| Error::new("numbers", format!("dense {}", T::DTYPE), spec.to_string()))
     }
@@ -514,18 +510,18 @@ impl Executor {
     pub fn scalar(&mut self, var: impl Into<VarId>) -> Result<f64> {
         let (id, caller) = (var.into(), Location::caller());
         let slot = &self.plan.slots[self.fetched(id).map_err(|e| e.called(caller))?];
-        let number = self.machine.first_number(slot, self.program.spec(id)?);
-        let wrong = |got| Error::new("scalar", "a float", got).variable(&self.program.var(id).name);
-        number.map_err(|got| wrong(self.program.in_words(&got)).called(caller))
+        let number = self.machine.first_number(slot, self.plan.program.spec(id)?);
+        let wrong = |got| Error::new("scalar", "a float", got).variable(&self.plan.program.var(id).name);
+        number.map_err(|got| wrong(self.plan.program.in_words(&got)).called(caller))
     }
 
     /// Returns the slot of a variable; an error if the variable cannot be fetched after the last run.
     fn fetched(&self, id: VarId) -> Result<usize> {
         let wrong = |expected: &str, got: String| Error::of(ErrorKind::Program, "fetch", expected, got);
-        if !self.wanted.contains(&id) {
-            return Err(wrong("a variable given to `Executor::new`", self.program.called(id)));
+        if !self.plan.wanted.contains(&id) {
+            return Err(wrong("a variable given to `Executor::new`", self.plan.program.called(id)));
         }
-        let var = self.program.var(id);
+        let var = self.plan.program.var(id);
         let named = |e: Error| Err(e.variable(&var.name));
         if var.persistable {
             return named(wrong(
@@ -536,7 +532,7 @@ impl Executor {
         let Some(stage) = self.done else {
             return named(wrong("a successful run before the fetch", "none".to_owned()));
         };
-        let makers = self.program.root().ops.iter().filter(|op| op.writes().any(|v| v == id));
+        let makers = self.plan.program.root().ops.iter().filter(|op| op.writes().any(|v| v == id));
         if makers.map(|op| Stage::of(op.role)).min().is_some_and(|needed| needed > stage) {
             return named(wrong("a run that computes the variable", format!("a run until {stage:?}")));
         }
@@ -551,7 +547,7 @@ impl Executor {
     /// # Errors
     /// Fails if the variable is not a tensor.
     pub(crate) fn rows(&self, var: VarId) -> Result<usize> {
-        Ok(self.machine.rows(self.program.spec(var)?))
+        Ok(self.machine.rows(self.plan.program.spec(var)?))
     }
 
     /// Starts a profile: from the next run until [`Self::take_profile`], the time of every call is recorded. Starting a profile

@@ -64,7 +64,7 @@ impl BatchLoss {
         let mut wanted: Vec<VarId> = head.seeds.iter().flatten().chain(&head.gradients).copied().collect();
         // If the loss is itself a total, it is a feed of the head and cannot be fetched.
         wanted.extend((!terms.is_total()).then_some(terms.loss));
-        let executor = Executor::on(&head.program, registry, &wanted, threads)?;
+        let executor = Executor::on(head.program, registry, &wanted, threads)?;
         Ok(Self { terms, body, head: executor, seeds: head.seeds, gradients: head.gradients, late, by_value })
     }
 

@@ -37,7 +37,7 @@ pub(super) struct CompiledModel {
 impl CompiledModel {
     pub(super) fn new(model: &Model, set: &[VarId], threads: &Threads) -> Result<Self> {
         let program = model.program.inference(set)?;
-        let executor = Executor::on(&program, &model.registry, set, threads.clone())?;
+        let executor = Executor::on(program, &model.registry, set, threads.clone())?;
         let (threads, weights) = (threads.clone(), model.weights.clone());
         Ok(Self { executor, threads, weights, windows: None, known: None, small: 0 })
     }
@@ -98,7 +98,10 @@ impl CompiledModel {
         let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
         let windows = match rows > most && (fits.is_ok() || sequences <= most) {
             true => {
-                let made = || Windows::new(executor.program(), &model.registry, wanted, threads).ok();
+                let made = || {
+                    let program = model.program.inference(wanted).ok()?;
+                    Windows::new(&program, &model.registry, wanted, threads).ok()
+                };
                 windows.get_or_insert_with(made).as_mut().filter(|_| most > 0)
             }
             false => None,
@@ -110,13 +113,10 @@ impl CompiledModel {
         }
         fits?;
         if known.is_none() && is_small {
-            let made = KnownRows::new(
-                executor.program(),
-                &model.registry,
-                &unique(wanted.iter().copied()),
-                threads,
-                model.weights.clone(),
-            );
+            let outputs = unique(wanted.iter().copied());
+            let made = model.program.inference(&outputs).and_then(|program| {
+                KnownRows::new(&program, &model.registry, &outputs, threads, model.weights.clone())
+            });
             *known = Some(made.ok().flatten());
         }
         if !is_small {

@@ -145,7 +145,7 @@ impl Predictor {
         wanted.dedup();
         let program = scored.inference(&wanted)?;
         registered(&program, registry)?;
-        let executor = Executor::on(&program, registry, &wanted, self.started()?.clone())?;
+        let executor = Executor::on(program, registry, &wanted, self.started()?.clone())?;
         Ok((BatchRunner::new(executor, looked_at.into_iter()), weights.clone()))
     }
 }

@@ -62,8 +62,8 @@ impl KnownRows {
             named.push((id, name, width));
         }
         let rows: Vec<VarId> = named.iter().map(|(id, ..)| *id).collect();
-        let first = Executor::on(&first, registry, &rows, threads.clone())?;
-        let rest = Executor::on(&rest, registry, outputs, threads.clone())?;
+        let first = Executor::on(first, registry, &rows, threads.clone())?;
+        let rest = Executor::on(rest, registry, outputs, threads.clone())?;
         Ok(Some(Self {
             feeds,
             index,

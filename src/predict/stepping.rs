@@ -189,7 +189,7 @@ impl Stepping {
     }
 
     fn preparation(&self) -> Result<Executor> {
-        Executor::on(&self.stepped.before, &self.model.registry, &self.computed, self.threads.clone())
+        Executor::on(self.stepped.before.clone(), &self.model.registry, &self.computed, self.threads.clone())
     }
 
     fn engine(&self) -> Result<Engine> {
@@ -200,7 +200,8 @@ impl Stepping {
         let mut wanted: Vec<VarId> = outputs.iter().chain(&left).chain(&feeds).copied().collect();
         wanted.sort();
         wanted.dedup();
-        let executor = Executor::stepping(step, &self.model.registry, &wanted, &left, self.threads.clone())?;
+        let executor =
+            Executor::stepping(step.clone(), &self.model.registry, &wanted, &left, self.threads.clone())?;
         let placed = feeds.into_iter().map(|id| (id, None)).collect();
         Ok(Engine { executor, weights: self.model.weights.clone(), placed, of: 0 })
     }

@@ -44,18 +44,18 @@ impl Windows {
         let first = passes.iter().flat_map(|pass| &pass.carried).filter_map(|c| c.start);
         let first: Vec<VarId> = unique(first);
         let starts = (!first.is_empty())
-            .then(|| Executor::new(&program.inference(&first)?, registry, &first, 1))
+            .then(|| Executor::on(program.inference(&first)?, registry, &first, Threads::new(1)?))
             .transpose()?;
         let of_rows = |id: &VarId| passes.iter().any(|pass| pass.rows.contains(id));
         let at_last = unique(outputs.iter().copied().filter(|id| !of_rows(id)));
         let rest = match at_last.is_empty() {
             true => None,
-            false => Some((Executor::on(&rest, registry, &at_last, threads.clone())?, at_last)),
+            false => Some((Executor::on(rest, registry, &at_last, threads.clone())?, at_last)),
         };
         let compiled = |windowed: WindowPass| {
             let left = windowed.carried.iter().map(|c| c.left);
             let wanted = unique(windowed.rows.iter().chain(&windowed.reached).copied().chain(left));
-            let executor = Executor::on(&windowed.program, registry, &wanted, threads.clone())?;
+            let executor = Executor::on(windowed.program.clone(), registry, &wanted, threads.clone())?;
             Ok(Pass { executor, windowed })
         };
         Ok(Self { level, passes: passes.into_iter().map(compiled).collect::<Result<_>>()?, starts, rest })

@@ -141,7 +141,7 @@ impl Trainer {
         let mut read = Vec::new();
         for ids in selections.into_iter().filter(|_| self.others().is_some()) {
             let (settling, params) = program.settling_rows(ids)?;
-            let settling = Executor::on(&settling, &self.training.registry, &[], threads.clone())?;
+            let settling = Executor::on(settling, &self.training.registry, &[], threads.clone())?;
             let heights = params.iter().filter_map(|&param| program.spec(param).ok()?.rows().known());
             let height = heights.min().unwrap_or(0);
             read.push(ReadRows { ids, params, height, settling, rows: Vec::new() });
@@ -150,8 +150,10 @@ impl Trainer {
         let tables = deals.then(|| DealtTables::new(program, &self.training.registry, threads.clone()));
         let program = parts.as_ref().map_or(program, |parts| &parts.body);
         let looked_at = metrics.iter().flat_map(|m| m.variables()).map(Var::id);
-        let mut runner =
-            BatchRunner::new(Executor::on(program, &self.training.registry, &wanted, threads)?, looked_at);
+        let mut runner = BatchRunner::new(
+            Executor::on(program.clone(), &self.training.registry, &wanted, threads)?,
+            looked_at,
+        );
         if let Some(parts) = &parts {
             runner.seeds = parts.seeds(None, &parts.zero())?;
         }

@@ -40,7 +40,7 @@ use crate::program::Program;
 /// Compiles a program for the variables `wanted`. `nexts` are variables of the root block. The next run reads their
 /// values, as a step reads the values that the previous step computed.
 pub(crate) fn compile(
-    program: &Program,
+    program: Program,
     registry: &Registry,
     wanted: &[VarId],
     nexts: &[VarId],
@@ -48,7 +48,7 @@ pub(crate) fn compile(
     #[cfg(test)]
     crate::program::counted::count_compilation();
     program.validate()?;
-    let needed = live(program, wanted)?;
+    let needed = live(&program, wanted)?;
     program.check_shapes(registry, &needed)?;
     let rewritten = rewrite(program, registry, wanted, nexts)?;
     let source = source::Source::new(&rewritten, registry, wanted, nexts)?;
@@ -105,6 +105,7 @@ pub(crate) fn compile(
         views,
         same,
         program: rewritten.program,
+        wanted: wanted.to_vec(),
         refused: rewritten.refused,
     })
 }

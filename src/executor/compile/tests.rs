@@ -25,7 +25,7 @@ struct Analysed {
 /// Analyses a program; the texts of blocks are of step block 1 and gradient block 2.
 fn analysed(program: &Program, wanted: &[VarId]) -> Analysed {
     let registry = catalogue();
-    let rewritten = rewrite(program, &registry, wanted, &[]).unwrap();
+    let rewritten = rewrite(program.clone(), &registry, wanted, &[]).unwrap();
     let source = source::Source::new(&rewritten, &registry, wanted, &[]).unwrap();
     let saved = saved::saved(&source).unwrap();
     let blocks = blocks::blocks(&source, &saved).unwrap();

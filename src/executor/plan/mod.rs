@@ -372,6 +372,8 @@ pub(crate) struct Plan {
     pub(crate) same: Vec<(VarId, VarId)>,
     /// The program after rewriting: the given program with some operators fused or merged.
     pub(crate) program: Program,
+    /// The variables that can be fetched after a run.
+    pub(crate) wanted: Vec<VarId>,
     /// Messages about operators that were not fused although they declare a fusion, each with the reason.
     pub(crate) refused: Vec<String>,
 }

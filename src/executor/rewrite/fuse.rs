@@ -29,16 +29,10 @@ impl Draft<'_> {
         let mut refused = Vec::new();
         let mut writers = self.live_writers()?;
         for (output, fusion) in self.candidates() {
-            if self.pair(&writers, output, &fusion).is_none() {
-                continue;
-            }
-            let mut changed = Draft { program: self.program.clone(), origins: self.origins.clone(), ..*self };
-            match changed.fuse(output, &fusion)? {
-                Outcome::Fused => {
-                    *self = changed;
-                    writers = self.live_writers()?;
-                }
-                Outcome::Refused(why) => refused.push(why),
+            let Some(pair) = self.pair(&writers, output, &fusion) else { continue };
+            match self.fuse(pair, output, &fusion)? {
+                Ok(()) => writers = self.live_writers()?,
+                Err(why) => refused.push(why),
             }
         }
         Ok(refused)
@@ -75,7 +69,7 @@ impl Draft<'_> {
 
     /// Returns two operators that can be fused, each with its block: the operator that computes `output`, and the producer of
     /// its input. `None` if the producer is of another kind than the fusion declares.
-    fn pair(&self, writers: &Writers, output: VarId, fusion: &Fusion) -> Option<[(BlockId, usize); 2]> {
+    fn pair(&self, writers: &Writers, output: VarId, fusion: &Fusion) -> Option<Pair> {
         let writer = |block, var| writers.get(&(block, var)).copied();
         // An operator writes only variables of its own block.
         let block = self.program.var(output).block;
@@ -95,36 +89,60 @@ impl Draft<'_> {
     }
 }
 
+/// The outcome of an attempt to fuse two operators; the error is the reason, as text, why they cannot be fused.
+type Outcome = std::result::Result<(), String>;
+
+/// Two operators that may be fused, the one that computes the output first; each has its block and its number there.
+type Pair = [(BlockId, usize); 2];
+
 /// The number of the forward operator that writes a variable, by block and variable.
 type Writers = HashMap<(BlockId, VarId), usize>;
 
-/// The outcome of an attempt to fuse two operators.
-enum Outcome {
-    Fused,
-    /// The operators cannot be fused; the text is the reason.
-    Refused(String),
-}
-
 impl Draft<'_> {
-    fn fuse(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
+    /// Fuses two operators; a refusal leaves the draft unchanged.
+    fn fuse(&mut self, pair: Pair, output: VarId, fusion: &Fusion) -> Result<Outcome> {
+        if let Some(why) = self.too_narrow(pair, fusion)? {
+            return Ok(Err(why));
+        }
+        // A copy is needed only if an operator is moved out of a step block: a fusion at the root that fails changes nothing else.
+        let moves = pair.iter().any(|(block, _)| *block != BlockId(0));
+        let before = moves.then(|| (self.program.clone(), self.origins.clone()));
         // Operators that are not needed are removed, since they must not prevent fusion.
         let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
         let root = std::mem::take(&mut self.program.blocks[0].ops).into_iter();
         let all = root.zip(std::mem::take(&mut self.origins[0])).enumerate();
-        let kept = all.filter(|(number, _)| live.contains(number)).map(|(_, op)| op);
-        (self.program.blocks[0].ops, self.origins[0]) = kept.unzip();
-        let gone = || Ok(Outcome::Refused("they were not found again".to_owned()));
+        let (kept, removed): (Vec<_>, Vec<_>) = all.partition(|(number, _)| live.contains(number));
+        (self.program.blocks[0].ops, self.origins[0]) = kept.into_iter().map(|(_, op)| op).unzip();
+        let fused = self.fuse_needed(output, fusion)?;
+        if fused.is_err() {
+            match before {
+                Some(before) => (self.program, self.origins) = before,
+                None => removed.into_iter().for_each(|(number, op)| self.insert(BlockId(0), number, op)),
+            }
+        }
+        Ok(fused)
+    }
+
+    fn too_narrow(&self, pair: Pair, fusion: &Fusion) -> Result<Option<String>> {
+        let [(block, consumer), (home, producer)] = pair;
+        let Some(&between) = self.ops(block)[consumer].input(fusion.slot).first() else { return Ok(None) };
+        let width = self.program.spec(between)?.width();
+        let (producer, consumer) = (self.name(home, producer), self.name(block, consumer));
+        Ok((width < fusion.least_width).then(|| {
+            let least = fusion.least_width;
+            format!("{producer} and {consumer}: {width} numbers a row are too few, below {least}")
+        }))
+    }
+
+    /// Fuses two operators of a draft without operators that are not needed.
+    fn fuse_needed(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
+        let gone = || Ok(Err("they were not found again".to_owned()));
         let Some([(block, consumer), (home, producer)]) = self.pair(&self.live_writers()?, output, fusion)
         else {
             return gone();
         };
-        let Some(&between) = self.ops(block)[consumer].input(fusion.slot).first() else { return gone() };
         let both = format!("{} and {}", self.name(home, producer), self.name(block, consumer));
-        let refused = |why: String| Ok(Outcome::Refused(format!("{both}: {why}")));
-        let width = self.program.spec(between)?.width();
-        if width < fusion.least_width {
-            return refused(format!("{width} numbers a row are too few, below {}", fusion.least_width));
-        }
+        let refused = |why: String| Ok(Err(format!("{both}: {why}")));
         // The consumer is moved out of the step block first, then the producer.
         let mut output = output;
         if block != BlockId(0) {
@@ -138,14 +156,11 @@ impl Draft<'_> {
         {
             return refused(why);
         }
-        match self.join(output, fusion)? {
-            Ok(()) => Ok(Outcome::Fused),
-            Err(why) => refused(why),
-        }
+        Ok(self.join(output, fusion)?.map_err(|why| format!("{both}: {why}")))
     }
 
-    /// Fuses two operators of the root block; the inner error is the reason why they cannot be fused.
-    fn join(&mut self, output: VarId, fusion: &Fusion) -> Result<std::result::Result<(), String>> {
+    /// Fuses two operators of the root block.
+    fn join(&mut self, output: VarId, fusion: &Fusion) -> Result<Outcome> {
         const ROOT: BlockId = BlockId(0);
         let gone = || Ok(Err("they were not found again".to_owned()));
         let Some(c) = self.writer(ROOT, output) else { return gone() };

@@ -3,8 +3,6 @@
 //! kind, if the kind declares the merge ([`Hints::merges`]). If products compute in bf16, values that only products read are
 //! rounded before they are stored (`rounded.rs`), and so are values that a backward operator may read in bf16 (`saved.rs`).
 //!
-//! Rewriting works on a copy: the given program does not change.
-//!
 //! [`Hints::fusions`]: crate::operator::Hints::fusions
 //! [`Hints::merges`]: crate::operator::Hints::merges
 
@@ -114,7 +112,7 @@ impl Origin {
 /// Rewrites a program by fusion, merging and storage in bf16, for a run that computes the variables `wanted`. `nexts` are
 /// variables whose values the next run reads.
 pub(crate) fn rewrite(
-    program: &Program,
+    program: Program,
     registry: &Registry,
     wanted: &[VarId],
     nexts: &[VarId],
@@ -139,7 +137,7 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn of(program: &Program, registry: &'a Registry, wanted: &'a [VarId]) -> Self {
+    fn of(program: Program, registry: &'a Registry, wanted: &'a [VarId]) -> Self {
         let origin = |block, (number, op): (usize, &OpDesc)| Origin {
             kind: op.kind.clone(),
             block,
@@ -150,8 +148,9 @@ impl<'a> Draft<'a> {
         };
         let origins = program
             .blocks()
-            .map(|(id, block)| block.ops.iter().enumerate().map(|op| origin(id, op)).collect());
-        Self { program: program.clone(), origins: origins.collect(), registry, wanted }
+            .map(|(id, block)| block.ops.iter().enumerate().map(|op| origin(id, op)).collect())
+            .collect();
+        Self { program, origins, registry, wanted }
     }
 
     fn ops(&self, block: BlockId) -> &[OpDesc] {

@@ -11,7 +11,7 @@ use crate::lod::Lod;
 use crate::operator::call::DuplicateRows;
 use crate::operator::levels::LevelTable;
 use crate::operator::{Extent, LevelId, Spec, VarId};
-use crate::program::{Program, VarRole};
+use crate::program::VarRole;
 use crate::tensor::{Storage, Variable};
 
 impl Machine {
@@ -19,12 +19,11 @@ impl Machine {
     /// copied.
     pub(crate) fn bind_feeds(
         &mut self,
-        program: &Program,
         plan: &Plan,
         run: &Run<'_>,
         placed: Option<PlacedFeeds<'_>>,
     ) -> Result<()> {
-        let batch = self.check_feeds(program, plan, run, placed)?;
+        let batch = self.check_feeds(plan, run, placed)?;
         self.kept.batch = batch;
         for (what, of_each) in [("numbers", run.numbers), ("places", run.places)] {
             if !of_each.is_empty() && of_each.len() != batch {
@@ -42,15 +41,9 @@ impl Machine {
 
     /// Checks a feed and copies its value. Returns the number of sequences if the feed's rows are rows of the batch; else
     /// `None`.
-    pub(crate) fn keep_feed(
-        &mut self,
-        program: &Program,
-        plan: &Plan,
-        id: VarId,
-        value: &Variable,
-    ) -> Result<Option<usize>> {
-        let named = |e: Error| e.variable(&program.var(id).name);
-        let sequences = check_feed(program.spec(id)?, value).map_err(named)?;
+    pub(crate) fn keep_feed(&mut self, plan: &Plan, id: VarId, value: &Variable) -> Result<Option<usize>> {
+        let named = |e: Error| e.variable(&plan.program.var(id).name);
+        let sequences = check_feed(plan.program.spec(id)?, value).map_err(named)?;
         self.kept.entries[id.0 as usize] = entries_of(value.storage());
         if let Some(slot) = plan.of_var[id.0 as usize] {
             self.set_value(&plan.slots[slot], value.storage(), DuplicateRows::Added)?;
@@ -61,12 +54,11 @@ impl Machine {
     /// Checks the feeds of a batch and computes its counts.
     pub(crate) fn counts_for(
         &mut self,
-        program: &Program,
         plan: &Plan,
         feeds: &[(VarId, &Variable)],
         counts: &mut RowCounts,
     ) -> Result<()> {
-        self.kept.batch = self.check_feeds(program, plan, &Run::infer(feeds), None)?;
+        self.kept.batch = self.check_feeds(plan, &Run::infer(feeds), None)?;
         self.kept.infer_levels(plan);
         counts.pools.clear();
         counts.known = self.kept.source_of_batch().fill(&plan.needs, &mut counts.values);
@@ -84,14 +76,8 @@ impl Machine {
     }
 
     /// Checks all feeds against their specs, binds their levels, and returns the number of sequences in the batch.
-    fn check_feeds(
-        &mut self,
-        program: &Program,
-        plan: &Plan,
-        run: &Run<'_>,
-        placed: Option<PlacedFeeds<'_>>,
-    ) -> Result<usize> {
-        let &Run { feeds, numbers, .. } = run;
+    fn check_feeds(&mut self, plan: &Plan, run: &Run<'_>, placed: Option<PlacedFeeds<'_>>) -> Result<usize> {
+        let (program, &Run { feeds, numbers, .. }) = (&plan.program, run);
         self.fed.fill(false);
         self.kept.set_aside(plan);
         self.kept.levels.clear();
@@ -138,7 +124,7 @@ impl Machine {
             bound.map_err(|e| e.variable(&program.var(*id).name))?;
         }
         let mut slots = plan.slots.iter().map(|s| s.var);
-        let missing = slots.find(|&v| plan.program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
+        let missing = slots.find(|&v| program.var(v).role == VarRole::Feed && !self.fed[v.0 as usize]);
         if let Some(var) = missing {
             let name = &program.var(var).name;
             return Err(

@@ -56,7 +56,8 @@ struct Persistent {
 
 impl Machine {
     /// Makes the machine for a plan: its buffers, and the memory of each thread.
-    pub(crate) fn new(program: &Program, plan: &Plan, threads: Threads) -> Self {
+    pub(crate) fn new(plan: &Plan, threads: Threads) -> Self {
+        let program = &plan.program;
         let mut arena = Arena::new();
         for &dtype in &plan.buffers {
             with_element!(dtype, T => arena.add::<T>());
@@ -98,9 +99,9 @@ impl Machine {
     }
 
     /// Gives the memory that is kept from run to run back to the system. The recording of a profile continues.
-    pub(crate) fn release(&mut self, program: &Program, plan: &Plan) {
+    pub(crate) fn release(&mut self, plan: &Plan) {
         let recorders: Vec<_> = self.workers.iter_mut().map(|worker| worker.recorder.take()).collect();
-        *self = Self { worth: self.worth, ..Self::new(program, plan, self.threads.clone()) };
+        *self = Self { worth: self.worth, ..Self::new(plan, self.threads.clone()) };
         self.workers.iter_mut().zip(recorders).for_each(|(worker, recorder)| worker.recorder = recorder);
     }
 
