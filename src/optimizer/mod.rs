@@ -106,14 +106,10 @@ pub trait Optimizer {
     #[track_caller]
     fn minimize(&self, program: &mut Program, registry: &Registry, loss: VarId) -> Result<Minimization> {
         let caller = Location::caller();
-        let mut next = program.clone();
-        let minimized = backward::append(&mut next, registry, loss)
-            .and_then(|gradients| {
-                append(&mut next, registry, self.options(), self.rule()?, gradients, caller)
-            })
-            .map_err(|e| e.called(caller))?;
-        *program = next;
-        Ok(minimized)
+        let mark = program.mark();
+        let minimized = backward::append(program, registry, loss)
+            .and_then(|gradients| append(program, registry, self.options(), self.rule()?, gradients, caller));
+        minimized.inspect_err(|_| program.rewind(&mark)).map_err(|e| e.called(caller))
     }
 
     /// Appends the same operators as [`Self::minimize`], except the backward operators, for gradients that the caller passes.
@@ -130,12 +126,10 @@ pub trait Optimizer {
         gradients: Vec<(VarId, VarId)>,
     ) -> Result<Minimization> {
         let caller = Location::caller();
-        let mut next = program.clone();
+        let mark = program.mark();
         let rule = self.rule().map_err(|e| e.called(caller))?;
-        let minimized = append(&mut next, registry, self.options(), rule, gradients, caller)
-            .map_err(|e| e.called(caller))?;
-        *program = next;
-        Ok(minimized)
+        let minimized = append(program, registry, self.options(), rule, gradients, caller);
+        minimized.inspect_err(|_| program.rewind(&mark)).map_err(|e| e.called(caller))
     }
 }
 
@@ -235,10 +229,13 @@ fn append(
         let inputs = vec![("rate", vec![rate])];
         let updated = vec![("history", history)];
         program.append(registry, root, Append { inputs, updated, ..request("update_history") })?;
-        settle::before_readers(program, registry, &owing, history, &caller.to_string())?;
     }
     if options.adjustable {
         adjustable(program, rate)?;
+    }
+    if let Some(history) = history {
+        // This is the last call that can fail, because the program cannot be rewound after an insertion.
+        settle::before_readers(program, registry, &owing, history, &caller.to_string())?;
     }
     Ok(Minimization { gradients, rate, norm })
 }

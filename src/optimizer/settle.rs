@@ -40,11 +40,10 @@ pub(super) fn before_readers(
     caller: &str,
 ) -> Result<()> {
     let mut unread: Vec<VarId> = owing.iter().map(|owing| owing.param).collect();
-    // The loop visits positions from last to first, so that an insertion does not change the positions that the loop visits
-    // later.
+    // The operators are inserted from the last position to the first, so that an insertion does not change the positions of later
+    // insertions; and only if nothing fails, so that an error leaves the operators of the program in their order.
+    let mut inserted = Vec::new();
     for at in (0..program.root().ops.len()).rev() {
-        // The reader is cloned, since the reader may read several parameters, and the first inserted `settle` takes the
-        // reader's position.
         let reader = program.root().ops[at].clone();
         if reader.role != Role::Forward {
             continue;
@@ -60,14 +59,14 @@ pub(super) fn before_readers(
             }
             for rows in rows {
                 settle(program, registry, owing, history, rows, caller)?;
-                let root = &mut program.blocks[0].ops;
-                if let Some(op) = root.pop() {
-                    root.insert(at, op);
-                }
+                inserted.extend(program.blocks[0].ops.pop().map(|op| (at, op)));
             }
         }
     }
-    let Some(&param) = unread.first() else { return Ok(()) };
+    let Some(&param) = unread.first() else {
+        inserted.into_iter().for_each(|(at, op)| program.blocks[0].ops.insert(at, op));
+        return Ok(());
+    };
     let expected = "a parameter that the program reads, so that missed updates of rows are applied before a read, or `.lazy()` on the \
                     optimizer (then only touched rows and their state move)";
     let error = Error::of(

@@ -29,7 +29,7 @@ fn a_training_and_a_predictor_copy_a_program_at_most_twice() {
     let samples: Samples = (0..6).map(|i| vec![Field::from(vec![i % 5, 1]), Field::from(i % 3)]).collect();
     let data = Loader::new(samples, &["words", "label"]).unwrap();
     trainer.fit(&data, &data, Until::Epochs(1)).unwrap();
-    assert_eq!((made, counted::taken()), ([4, 0], [1, 1]), "trainer");
+    assert_eq!((made, counted::taken()), ([1, 0], [1, 1]), "trainer");
 
     let bytes = trainer.for_inference().unwrap().to_bytes().unwrap();
     let checkpoint = Checkpoint::from_bytes(&bytes).unwrap();

@@ -59,12 +59,13 @@ impl State {
         due: Vec<Conversion>,
         caller: &'static Location<'static>,
     ) -> Result<Vec<VarId>> {
-        let before = (self.program.clone(), self.open.clone(), self.dense.clone(), self.warnings.len());
+        let before = (self.program.mark(), self.open.clone(), self.dense.clone(), self.warnings.len());
         let mut dense = inputs.clone();
         let converted = self.densify(block, kind, due, &mut dense, caller);
         let appended = converted.and_then(|()| self.append_as_stored(block, kind, attributes, dense, caller));
         appended.map_err(|error| {
-            (self.program, self.open, self.dense) = (before.0, before.1, before.2);
+            self.program.rewind(&before.0);
+            (self.open, self.dense) = (before.1, before.2);
             self.warnings.truncate(before.3);
             // An error about the operator must name the user's variables, not the dense copies of the variables.
             let mistake = self.program.mistake(&self.registry, block, kind, attributes, &inputs);

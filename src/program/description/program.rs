@@ -241,6 +241,36 @@ impl Program {
         BlockId(self.blocks.len() as u32 - 1)
     }
 
+    /// Returns the state of the program, to which [`Self::rewind`] returns.
+    pub(crate) fn mark(&self) -> Mark {
+        let updates = self.root().ops.iter().enumerate().filter(|(_, op)| op.role == Role::Update);
+        Mark {
+            vars: self.vars.len(),
+            levels: self.levels,
+            ops: self.blocks.iter().map(|block| block.ops.len()).collect(),
+            updates: updates.map(|(number, _)| number).collect(),
+        }
+    }
+
+    /// Removes all variables, levels, blocks and operators that were added after a mark. Since the mark, operators may only have
+    /// been appended, and updates of the root block may only have been moved behind other operators.
+    pub(crate) fn rewind(&mut self, mark: &Mark) {
+        self.vars.truncate(mark.vars);
+        self.levels = mark.levels;
+        self.names = Names::default();
+        self.blocks.truncate(mark.ops.len());
+        let root = std::mem::take(&mut self.blocks[0].ops).into_iter();
+        let (updates, mut others): (Vec<_>, Vec<_>) = root.partition(|op| op.role == Role::Update);
+        others.truncate(mark.ops[0] - mark.updates.len());
+        for (&number, op) in mark.updates.iter().zip(updates) {
+            others.insert(number, op);
+        }
+        self.blocks[0].ops = others;
+        for (block, &count) in self.blocks.iter_mut().zip(&mark.ops) {
+            block.ops.truncate(count);
+        }
+    }
+
     /// Adds a LoD level, and returns its number.
     pub fn add_level(&mut self) -> LevelId {
         self.levels += 1;
@@ -435,6 +465,16 @@ impl Program {
             .filter_map(|op| op.step.as_deref())
             .any(|s| s.block == step && s.gradient.as_ref().is_some_and(|g| g.block == gradient))
     }
+}
+
+/// The counts of a program's variables, levels and operators.
+pub(crate) struct Mark {
+    vars: usize,
+    levels: u32,
+    /// The number of operators of each block.
+    ops: Vec<usize>,
+    /// The positions of the updates in the root block.
+    updates: Vec<usize>,
 }
 
 /// A request to append an operator to a block, with the operator's inputs and settings.

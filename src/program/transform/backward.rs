@@ -75,20 +75,17 @@ pub fn differentiate(
         return fail("to depend on a trainable variable", "a loss that no gradient can pass".into())
             .at_caller();
     }
-    let saved = program.clone();
-    let outcome = run(program, registry, loss);
-    if outcome.is_err() {
-        *program = saved;
-    }
-    outcome.at_caller()
+    let mark = program.mark();
+    run(program, registry, loss).inspect_err(|_| program.rewind(&mark)).at_caller()
 }
 
 fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMap<VarId, VarId>> {
     // Update operators that layers appended are moved behind the backward operators, because updates run after all gradients
     // are computed.
-    let (updates, forward): (Vec<OpDesc>, Vec<OpDesc>) =
-        std::mem::take(&mut program.blocks[0].ops).into_iter().partition(|op| op.role == Role::Update);
-    program.blocks[0].ops.clone_from(&forward);
+    program.blocks[0].ops.sort_by_key(|op| op.role == Role::Update);
+    let count = program.root().ops.iter().filter(|op| op.role != Role::Update).count();
+    let forward = program.root().ops[..count].to_vec();
+    let updates = program.root().ops.len() - count;
     let mut pass = Pass {
         registry,
         grads: HashMap::new(),
@@ -112,7 +109,7 @@ fn run(program: &mut Program, registry: &Registry, loss: VarId) -> Result<HashMa
     program.set_gradient_of(seed, loss);
     pass.grads.insert(loss, seed);
     pass.block(program, BlockId(0), &forward)?;
-    program.blocks[0].ops.extend(updates);
+    program.blocks[0].ops[count..].rotate_left(updates);
     // A gradient may be stored as selected rows only if no operator computes its variable. Otherwise, the backward operator of
     // that operator reads the gradient, and needs all rows.
     let computed: HashSet<VarId> = program.ops().flat_map(OpDesc::writes).collect();
