@@ -21,11 +21,13 @@ mod rewrite;
 mod run;
 mod settle;
 
+pub(crate) use compile::compile;
 pub use executor::Executor;
 pub use memory::MemoryUse;
 pub use observe::bound::{Bound, Rates};
 pub use observe::listing::Listing;
 pub use observe::profile::{Entry, LoopPhase, Profile};
+pub(crate) use plan::Plan;
 pub use reference::{diagnose, interpret};
 pub use run::counts::RowCounts;
 pub(crate) use run::request::PlacedFeeds;

@@ -285,8 +285,10 @@ impl Loss {
     /// [`Builder::finish`], on the thread of the builder.
     pub fn new(losses: Var) -> Self {
         let made = Builder::found(losses).and_then(|net| {
-            let program = net.program().ok()?;
-            Some(Self::in_program(&program, &net.registry(), losses, |id| net.var(id)))
+            net.check().ok()?;
+            Some(net.with_program(|program, registry| {
+                Self::in_program(program, registry, losses, |id| net.var(id))
+            }))
         });
         made.unwrap_or_else(|| Self::made(losses, LossValues::Unknown))
     }

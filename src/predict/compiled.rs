@@ -2,16 +2,15 @@
 //! time.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::batch_limit::BatchLimit;
 use super::known::KnownRows;
-use super::memory_limit::MemoryLimit;
 use super::model::Model;
 use super::windows::{Windows, unique};
 use crate::error::Result;
-use crate::executor::{Executor, MemoryUse, RowCounts, Run, Scope, Threads};
+use crate::executor::{Executor, MemoryUse, Plan, RowCounts, Run, Scope, Threads};
 use crate::operator::VarId;
-use crate::program::Program;
 use crate::tensor::Variable;
 
 /// Idle models with less memory than this, in bytes, always keep it.
@@ -26,24 +25,21 @@ pub(super) struct CompiledModel {
     /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
     /// program cannot run in windows.
     windows: Option<Option<Windows>>,
-    /// The program that computes the rows of equal entries once: `None` before the first batch, `Some(None)` if the program
+    /// The program that computes the rows of equal entries once: `None` before the second batch, `Some(None)` if the program
     /// cannot be divided.
     known: Option<Option<KnownRows>>,
+    /// Whether the whole program has run.
+    answered: bool,
     /// The number of successive runs that needed less than a quarter of the memory that earlier runs left, or that other
     /// models did while this one was idle.
     small: u32,
 }
 
 impl CompiledModel {
-    pub(super) fn new(model: &Model, set: &[VarId], threads: &Threads) -> Result<Self> {
-        let program = model.program.inference(set)?;
-        let executor = Executor::on(program, &model.registry, set, threads.clone())?;
-        let (threads, weights) = (threads.clone(), model.weights.clone());
-        Ok(Self { executor, threads, weights, windows: None, known: None, small: 0 })
-    }
-
-    pub(super) fn program(&self) -> &Program {
-        self.executor.program()
+    pub(super) fn new(model: &Model, plan: Arc<Plan>, threads: &Threads) -> Self {
+        let (executor, threads) = (Executor::of_plan(plan, threads.clone()), threads.clone());
+        let weights = model.weights.clone();
+        Self { executor, threads, weights, windows: None, known: None, answered: false, small: 0 }
     }
 
     /// Returns the memory of a run on a batch, including the batch and its outputs.
@@ -62,7 +58,7 @@ impl CompiledModel {
         Ok(MemoryUse { batch: feeds.saturating_add(outputs), ..memory })
     }
 
-    /// Returns the values of `wanted`. If a feed has a LoD and more than `most` rows, or the batch does not fit the
+    /// Returns the values of `wanted`. If a feed has a LoD and more rows than the limit, or the batch does not fit the
     /// memory limit, the batch runs in windows if the program can run in windows.
     ///
     /// # Errors
@@ -72,54 +68,35 @@ impl CompiledModel {
         model: &Model,
         values: &[(VarId, &Variable)],
         wanted: &[VarId],
-        most: usize,
-        limit: &MemoryLimit,
+        limit: &BatchLimit,
     ) -> Result<Vec<Variable>> {
-        let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
-        let (rows, mut most) = (rows.max().unwrap_or(0), most);
-        let (mut fits, mut is_small) = (Ok(()), true);
-        if let Some(bytes) = limit.get() {
-            let memory = self.memory(values, wanted)?;
-            fits = limit.check(&memory, rows);
-            // Both parts of a divided program and the whole program may hold buffers and packed weights at the same time.
-            is_small = memory.total().saturating_mul(3).saturating_add(KnownRows::BYTES) <= bytes;
-            if fits.is_err() {
-                // The memory of a window is about proportional to its number of rows. Half of the memory that is left
-                // is a margin.
-                let fixed = memory.parameters.saturating_add(memory.batch);
-                let left = bytes.saturating_sub(fixed) / 2;
-                let share = rows as u128 * left as u128 / (memory.total() - fixed).max(1) as u128;
-                most = most.min(share as usize);
+        let fit = limit.fit(values, || self.memory(values, wanted))?;
+        let Self { executor, threads, weights, windows, known, answered, small } = self;
+        if let Some(most) = fit.window {
+            let made = || {
+                let program = model.program.inference(wanted).ok()?;
+                Windows::new(&program, &model.registry, wanted, threads).ok()
+            };
+            let windows = windows.get_or_insert_with(made).as_mut();
+            if let Some(windows) = windows.filter(|_| most > 0) {
+                *small = 0;
+                executor.counts(values)?; // checks the feeds of the whole batch
+                return windows.run(weights, values, wanted, most);
             }
         }
-        let Self { executor, threads, weights, windows, known, small } = self;
-        // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
-        // its windows would not fit either: the batch is an error, and the caller must divide it.
-        let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
-        let windows = match rows > most && (fits.is_ok() || sequences <= most) {
-            true => {
-                let made = || {
-                    let program = model.program.inference(wanted).ok()?;
-                    Windows::new(&program, &model.registry, wanted, threads).ok()
-                };
-                windows.get_or_insert_with(made).as_mut().filter(|_| most > 0)
-            }
-            false => None,
-        };
-        if let Some(windows) = windows {
-            *small = 0;
-            executor.counts(values)?; // checks the feeds of the whole batch
-            return windows.run(weights, values, wanted, most);
-        }
-        fits?;
-        if known.is_none() && is_small {
+        fit.whole?;
+        // A predictor that answers one batch does not compile a second time.
+        if known.is_none() && fit.is_small && *answered {
             let outputs = unique(wanted.iter().copied());
             let made = model.program.inference(&outputs).and_then(|program| {
-                KnownRows::new(&program, &model.registry, &outputs, threads, model.weights.clone())
+                KnownRows::new(program, &model.registry, &outputs, threads, model.weights.clone())
             });
             *known = Some(made.ok().flatten());
+            if let Some(Some(_)) = known {
+                executor.release();
+            }
         }
-        if !is_small {
+        if !fit.is_small {
             known.take_if(|known| known.is_some());
         }
         // After an error, the whole program runs, so that the error names the row of the batch.
@@ -134,6 +111,7 @@ impl CompiledModel {
             return Ok(found);
         }
         executor.run(weights, &Run::infer(values))?;
+        *answered = true;
         let found = wanted.iter().map(|&id| executor.fetch(id)).collect();
         self.count_small(&self.executor.counts_of_run());
         found
@@ -173,7 +151,7 @@ impl IdleModels {
 
     /// Puts a model back into the pool. A model releases its memory after many successive small runs, or after many runs of
     /// other models while it was idle. One run is not enough: the next run would have to allocate and to pack weights again.
-    pub(super) fn put_back(&self, set: Vec<VarId>, mut compiled: CompiledModel) {
+    pub(super) fn put_back(&self, set: &[VarId], mut compiled: CompiledModel) {
         const MANY: u32 = 16;
         let mut all = self.all();
         for other in all.values_mut().flatten() {
@@ -185,7 +163,7 @@ impl IdleModels {
         if compiled.small >= MANY {
             compiled.release();
         }
-        all.entry(set).or_default().push(compiled);
+        all.entry(set.to_vec()).or_default().push(compiled);
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<Vec<VarId>, Vec<CompiledModel>>> {

@@ -42,7 +42,7 @@ impl KnownRows {
 
     /// Compiles both parts of a program, and adds the tables to a scope with the parameters; `None` if the program cannot be divided.
     pub(super) fn new(
-        program: &Program,
+        program: Program,
         registry: &Registry,
         outputs: &[VarId],
         threads: &Threads,

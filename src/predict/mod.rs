@@ -1,5 +1,6 @@
 //! Prediction with a trained model, generation of sequences, and sampling. Prediction needs a checkpoint, but no trainer.
 
+mod batch_limit;
 mod checks;
 mod compiled;
 mod ctc_beam;
@@ -8,8 +9,8 @@ mod generate;
 mod generator;
 mod known;
 mod logits;
-mod memory_limit;
 mod model;
+mod outputs;
 mod predictor;
 mod queue;
 mod sampling;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, Scope};
+use crate::executor::Scope;
 use crate::operator::{BlockId, Registry, VarId};
 use crate::program::{CarriedState, Program, RECURRENT, VarRole};
 
@@ -27,6 +27,8 @@ pub(super) struct Model {
     pub(super) of_steps: BTreeMap<String, VarId>,
     /// The carried states: each batch starts with their values after the previous batch.
     pub(super) carried: Vec<CarriedState>,
+    /// The variables of all feeds, by name.
+    pub(super) inputs: BTreeMap<String, VarId>,
 }
 
 impl Model {
@@ -53,7 +55,7 @@ impl Model {
         let scored =
             program.inference(&seen.chain(after()).chain(named.values().copied()).collect::<Vec<_>>())?;
         let all: Vec<VarId> = named.values().copied().chain(after()).collect();
-        let program = program.inference(&all)?;
+        let program = program.into_inference(&all)?;
         registered(&program, registry)?;
         let mut weights = Scope::new();
         let read = |program: &Program| -> Vec<String> {
@@ -75,8 +77,8 @@ impl Model {
             }
         }
         weights.make_common();
-        // The program is compiled when the model is loaded, so that an error of the program appears at loading.
-        Executor::new(&program, registry, &all, 1)?;
+        let inputs = program.vars().filter(|(_, desc)| desc.role == VarRole::Feed);
+        let inputs = inputs.map(|(id, desc)| (desc.name.clone(), id)).collect();
         let registry = registry.clone();
         Ok(Self {
             program,
@@ -89,6 +91,7 @@ impl Model {
             outputs: named,
             of_steps,
             carried,
+            inputs,
         })
     }
 

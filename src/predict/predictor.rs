@@ -5,10 +5,11 @@ use std::panic::Location;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use super::batch_limit::BatchLimit;
 use super::checks::{listed, numbers, unknown};
 use super::compiled::{CompiledModel, IdleModels};
-use super::memory_limit::MemoryLimit;
 use super::model::Model;
+use super::outputs::OutputLists;
 use super::stepping::Stepping;
 use super::turn::Turns;
 use crate::checkpoint::Checkpoint;
@@ -20,7 +21,7 @@ use crate::on_data::fed;
 use crate::operator::precision::no_unit;
 use crate::operator::{MatrixUnit, Precision, Registry, Spec, VarId};
 use crate::ops;
-use crate::program::{CarriedState, Var, VarRole};
+use crate::program::{CarriedState, Var};
 use crate::tensor::Variable;
 
 /// A predictor: a trained model to predict with.
@@ -60,12 +61,11 @@ pub struct Predictor {
     /// The number of threads; the threads are started by the first batch.
     threads: usize,
     started: Arc<OnceLock<Threads>>,
+    lists: Arc<OutputLists>,
     idle: Arc<IdleModels>,
     /// For each list of outputs, the model prepared to run row by row in sessions and generators.
     stepping: Arc<Mutex<HashMap<Vec<String>, Arc<Stepping>>>>,
-    /// The maximum number of rows in memory at once: a batch with more rows runs in windows, if the program can run in windows.
-    most_rows: usize,
-    limit: MemoryLimit,
+    limit: BatchLimit,
     /// The carried states after the last batch; empty before the first batch.
     left: Mutex<Vec<Variable>>,
     /// The lock that lets one call at a time continue from the carried states in `left`.
@@ -88,10 +88,6 @@ enum InitialStates<'a> {
     /// The carried states after an earlier batch.
     Left(&'a [Variable]),
 }
-
-/// The default maximum number of rows in memory at once. This number is enough for full speed, and a model of usual
-/// width then needs some tens of megabytes.
-const MOST_ROWS: usize = 16_384;
 
 impl Predictor {
     /// Loads a predictor from a checkpoint file, with the operators of [`ops::catalogue`](crate::ops::catalogue).
@@ -125,14 +121,16 @@ impl Predictor {
     #[track_caller]
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let model = Model::new(checkpoint, registry).at_caller()?;
+        // The program is compiled when the model is loaded, so that an error of the program appears at loading.
+        let lists = Arc::new(OutputLists::of_all(&model).at_caller()?);
         Ok(Self {
             model: Arc::new(model),
             threads: 0,
             started: Arc::default(),
+            lists,
             idle: Arc::default(),
             stepping: Arc::default(),
-            most_rows: MOST_ROWS,
-            limit: MemoryLimit::default(),
+            limit: BatchLimit::default(),
             left: Mutex::default(),
             turns: Turns::default(),
             own: BTreeMap::new(),
@@ -154,9 +152,13 @@ impl Predictor {
     #[must_use]
     pub fn precision(self, precision: Precision) -> Self {
         let unit = MatrixUnit::of_cpu(precision).unwrap_or(MatrixUnit::Bf16Pairs);
+        if unit == self.model.program.unit {
+            return self;
+        }
         let mut model = Arc::unwrap_or_clone(self.model);
         (model.program.unit, model.scored.unit) = (unit, unit);
-        Self { model: Arc::new(model), idle: Arc::default(), stepping: Arc::default(), ..self }
+        let (lists, idle, stepping) = Default::default();
+        Self { model: Arc::new(model), lists, idle, stepping, ..self }
     }
 
     /// Sets the maximum number of rows of sequences in memory at once (default: 16,384). If the model can run in
@@ -165,7 +167,7 @@ impl Predictor {
     /// of a sequence, or has nested sequences. Results do not depend on this limit.
     #[must_use]
     pub fn most_rows(self, most_rows: usize) -> Self {
-        Self { most_rows: most_rows.max(1), ..self }
+        Self { limit: self.limit.with_rows(most_rows), ..self }
     }
 
     /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit). A batch
@@ -175,7 +177,7 @@ impl Predictor {
     /// batches that run at the same time may take twice the limit.
     #[must_use]
     pub fn memory_limit(self, bytes: u64) -> Self {
-        self.limit.set(bytes);
+        self.limit.set_bytes(bytes);
         self
     }
 
@@ -325,7 +327,7 @@ impl Predictor {
     ) -> Result<(Vec<Variable>, Vec<Variable>)> {
         let mut found = Vec::new();
         self.with_compiled(feeds, outputs, before, &mut |compiled, values, wanted| {
-            found = compiled.run(&self.model, values, wanted, self.most_rows, &self.limit)?;
+            found = compiled.run(&self.model, values, wanted, &self.limit)?;
             Ok(())
         })?;
         let left = found.split_off(outputs.len());
@@ -342,40 +344,27 @@ impl Predictor {
         before: InitialStates<'_>,
         with: CompiledCall<'_>,
     ) -> Result<()> {
-        let Model { program, outputs: known, carried, .. } = &*self.model;
-        let find = |&name: &&str| {
-            let id = known.get(name).copied();
-            id.ok_or_else(|| unknown("output", name, known.keys().map(String::as_str)))
-        };
-        let mut wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
-        wanted.extend(carried.iter().map(|state| state.after));
-        let mut values = Vec::with_capacity(feeds.len() + carried.len());
+        let list = self.lists.get(&self.model, outputs, || self.started().map(drop))?;
+        let mut values = Vec::with_capacity(feeds.len() + self.model.carried.len());
         for &(name, value) in feeds {
-            let id = program.find(name).filter(|&id| program.var(id).role == VarRole::Feed);
+            let id = self.model.inputs.get(name).copied();
             values.push((id.ok_or_else(|| unknown("feed", name, self.feeds().into_iter()))?, value));
         }
         let states = self.states(&values, before)?;
         values.extend(states.iter().map(|(id, value)| (*id, value)));
-        let mut set = wanted.clone();
-        set.sort();
-        set.dedup();
-        let mut compiled = match self.idle.take(&set) {
-            Some(idle) => idle,
-            None => CompiledModel::new(&self.model, &set, self.started()?)?,
-        };
+        let threads = self.started()?;
         let given: Vec<&str> = feeds.iter().map(|(name, _)| *name).collect();
-        let missing =
-            self.model.feeds(compiled.program(), &wanted).into_iter().find(|name| !given.contains(name));
-        let done = match missing {
-            None => with(&mut compiled, &values, &wanted),
-            Some(name) => {
-                let what = format!("feeds for {}", listed(outputs.iter().copied()));
-                let (expected, got) = (format!("`{name}` among them"), listed(given.into_iter()));
-                Err(Error::of(ErrorKind::Program, what, expected, got))
-            }
-        };
+        if let Some(name) = list.needed.iter().find(|name| !given.contains(&name.as_str())) {
+            let what = format!("feeds for {}", listed(outputs.iter().copied()));
+            let (expected, got) = (format!("`{name}` among them"), listed(given.into_iter()));
+            return Err(Error::of(ErrorKind::Program, what, expected, got));
+        }
+        let idle = self.idle.take(&list.plan.wanted);
+        let mut compiled =
+            idle.unwrap_or_else(|| CompiledModel::new(&self.model, list.plan.clone(), threads));
+        let done = with(&mut compiled, &values, &list.wanted);
         // The compiled model is put back into the pool even after an error, since the next batch may succeed.
-        self.idle.put_back(set, compiled);
+        self.idle.put_back(&list.plan.wanted, compiled);
         done
     }
 
@@ -487,14 +476,14 @@ impl Predictor {
 /// A clone shares weights and threads with the original, and starts with a copy of the original's carried states.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
-        let Self { model, threads, started, idle, stepping, most_rows, limit, own, .. } = self;
+        let Self { model, threads, started, lists, idle, stepping, limit, own, .. } = self;
         Self {
             model: model.clone(),
             threads: *threads,
             started: started.clone(),
+            lists: lists.clone(),
             idle: idle.clone(),
             stepping: stepping.clone(),
-            most_rows: *most_rows,
             limit: limit.clone(),
             left: Mutex::new(self.left().clone()),
             turns: Turns::default(),

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::batch_limit::BatchLimit;
 use super::checks::{listed, unknown};
-use super::memory_limit::MemoryLimit;
 use super::model::Model;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, PlacedFeeds, Run, Scope, Threads};
@@ -29,7 +29,7 @@ pub(super) struct Stepping {
     /// memories.
     computed: Vec<VarId>,
     threads: Threads,
-    limit: MemoryLimit,
+    limit: BatchLimit,
     before: Mutex<Vec<Executor>>,
     idle: Mutex<Vec<Engine>>,
 }
@@ -58,7 +58,7 @@ impl Stepping {
         model: &Arc<Model>,
         outputs: &[&str],
         threads: Threads,
-        limit: MemoryLimit,
+        limit: BatchLimit,
     ) -> Result<Self> {
         let find = |&name: &&str| {
             let known = model.outputs.keys().chain(model.of_steps.keys()).map(String::as_str);
@@ -174,7 +174,7 @@ impl Stepping {
 
     /// Checks that the part that runs once fits the memory limit.
     fn check_memory(&self, executor: &mut Executor, values: &[(VarId, &Variable)]) -> Result<()> {
-        if self.limit.get().is_none() {
+        if self.limit.bytes().is_none() {
             return Ok(());
         }
         let counts = executor.counts(values)?;

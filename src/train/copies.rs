@@ -38,7 +38,10 @@ fn a_training_and_a_predictor_copy_a_program_at_most_twice() {
     let loaded = counted::taken();
     let words = Variable::from_sequence(vec![1i64, 2, 3]).unwrap();
     predictor.run(&[("words", &words)], &["logits"]).unwrap();
-    assert_eq!((loaded, counted::taken()), ([3, 1], [6, 3]), "predictor");
-    predictor.run(&[("words", &words)], &["logits"]).unwrap();
-    assert_eq!(counted::taken(), [0, 0], "second batch");
+    assert_eq!((loaded, counted::taken()), ([2, 1], [0, 0]), "predictor");
+    // The second batch divides the program into the rows of words and the rest.
+    for expected in [[2, 2], [0, 0]] {
+        predictor.run(&[("words", &words)], &["logits"]).unwrap();
+        assert_eq!(counted::taken(), expected, "later batch");
+    }
 }

@@ -153,6 +153,12 @@ impl Builder {
         Ok(self.state.borrow().program.clone())
     }
 
+    /// Calls a function with the program so far and the registry; the function must not append operators.
+    pub(crate) fn with_program<R>(&self, read: impl FnOnce(&Program, &Registry) -> R) -> R {
+        let state = self.state.borrow();
+        read(&state.program, &state.registry)
+    }
+
     /// Checks that no error was recorded and that the program is complete. A complete program has no open step block, and each
     /// carried state has a [`Self::carry`].
     pub(crate) fn check_whole(&self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::error::Result;
+use crate::error::{AtCaller, Result};
 use crate::operator::extent::{BlockId, VarId};
 use crate::program::description::op_desc::{OpDesc, Role};
 use crate::program::description::program::{Block, Program, malformed};
@@ -29,6 +29,11 @@ impl Program {
     /// Fails if an output is no variable of the root block, or if no forward operator computes the output.
     #[track_caller]
     pub fn inference(&self, outputs: &[VarId]) -> Result<Self> {
+        self.clone().into_inference(outputs).at_caller()
+    }
+
+    /// Removes all operators that do not compute `outputs`, as [`Self::inference`] does.
+    pub(crate) fn into_inference(mut self, outputs: &[VarId]) -> Result<Self> {
         let mut needed: HashSet<VarId> = HashSet::new();
         // For each variable: whether a forward operator computes the variable, and whether an operator of another role computes
         // it.
@@ -59,16 +64,15 @@ impl Program {
             }
             needed.insert(id);
         }
-        let mut ops: Vec<OpDesc> = Vec::new();
-        for op in self.root().ops.iter().rev().filter(|op| op.role == Role::Forward) {
-            if op.writes().any(|v| needed.contains(&v)) {
-                needed.extend(op.reads());
-                ops.push(op.clone());
-            }
-        }
-        ops.reverse();
-        let mut kept = self.clone();
-        kept.blocks[0].ops = ops;
+        let mut kept: Vec<OpDesc> = std::mem::take(&mut self.blocks[0].ops);
+        kept.reverse();
+        kept.retain(|op| {
+            let computes = op.role == Role::Forward && op.writes().any(|v| needed.contains(&v));
+            needed.extend(op.reads().filter(|_| computes));
+            computes
+        });
+        kept.reverse();
+        self.blocks[0].ops = kept;
         // Blocks that no operator runs are emptied and not removed, so that block numbers do not change.
         let mut run = vec![false; self.blocks.len()];
         let mut open = vec![0];
@@ -76,13 +80,13 @@ impl Program {
             if std::mem::replace(&mut run[block], true) {
                 continue;
             }
-            let steps = kept.blocks[block].ops.iter().filter_map(|op| op.step.as_deref());
+            let steps = self.blocks[block].ops.iter().filter_map(|op| op.step.as_deref());
             open.extend(steps.map(|step| step.block.0 as usize).filter(|&inner| inner < run.len()));
         }
-        for (Block { ops, .. }, _) in kept.blocks.iter_mut().zip(run).filter(|(_, run)| !run) {
+        for (Block { ops, .. }, _) in self.blocks.iter_mut().zip(run).filter(|(_, run)| !run) {
             ops.clear();
         }
-        Ok(kept)
+        Ok(self)
     }
 
     /// Drops the variables after the last variable in use, and the blocks after the last block in use: differentiation and the

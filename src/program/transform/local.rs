@@ -31,7 +31,7 @@ impl Program {
     /// tables in numbers. A row-wise operator at the start of a step block, such as the product of an LSTM's input, is moved to
     /// the operators on entries. Returns `None` if this saves no product.
     pub(crate) fn local_rows(
-        &self,
+        self,
         registry: &Registry,
         outputs: &[VarId],
         numbers: usize,
@@ -44,7 +44,7 @@ impl Program {
         let Some(level) = feeds.first().and_then(|&id| Some(self.var(id).spec()?.lod[0])) else {
             return Ok(None);
         };
-        let mut all = self.clone();
+        let mut all = self;
         let index = Spec::rows_of(DType::I64, Extent::Rows(level), &[], [level].into_iter().collect())?;
         let index = all.add_computed("entries", BlockId(0), index, VarRole::Feed, StopGradient::Yes);
         let local = feeds.iter().copied().collect();
@@ -88,10 +88,10 @@ impl Program {
         }
         let mut before = all.clone();
         (before.blocks[0].ops, all.blocks[0].ops) = (first, rest);
-        let first = before.inference(&tables.iter().map(|(id, ..)| *id).collect::<Vec<_>>())?;
+        let first = before.into_inference(&tables.iter().map(|(id, ..)| *id).collect::<Vec<_>>())?;
         let (read, mut feeds) = (first.reads(), feeds);
         feeds.retain(|id| read.contains(id));
-        Ok(Some(LocalRows { feeds, first, rest: all.inference(outputs)?, index, tables }))
+        Ok(Some(LocalRows { feeds, first, rest: all.into_inference(outputs)?, index, tables }))
     }
 }
 

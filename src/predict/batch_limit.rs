@@ -1,0 +1,101 @@
+//! The limits of a batch, in rows and in bytes, which a predictor gives to its sessions and generators.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::known::KnownRows;
+use crate::error::{Error, ErrorKind, Result};
+use crate::executor::MemoryUse;
+use crate::memory::{excess_shown, limit_shown};
+use crate::operator::VarId;
+use crate::tensor::Variable;
+
+/// The maximum number of rows of sequences and the maximum memory of a batch.
+#[derive(Clone)]
+pub(super) struct BatchLimit {
+    rows: usize,
+    /// The maximum memory in bytes, which clones share; `usize::MAX` means no limit.
+    bytes: Arc<AtomicUsize>,
+}
+
+/// How a batch runs within the limits.
+pub(super) struct BatchFit {
+    /// The maximum number of rows of a window, if the batch runs in windows; `None` for a batch that runs as a whole.
+    pub(super) window: Option<usize>,
+    /// Whether the batch fits as a whole.
+    pub(super) whole: Result<()>,
+    /// Whether the memory also suffices for the rows that are kept for later batches.
+    pub(super) is_small: bool,
+}
+
+impl Default for BatchLimit {
+    /// The number of rows is enough for full speed, and a model of usual width then needs some tens of megabytes.
+    fn default() -> Self {
+        Self { rows: 16_384, bytes: Arc::new(AtomicUsize::new(usize::MAX)) }
+    }
+}
+
+impl BatchLimit {
+    pub(super) fn with_rows(self, rows: usize) -> Self {
+        Self { rows: rows.max(1), ..self }
+    }
+
+    pub(super) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(usize::try_from(bytes).unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns the limit in bytes; `None` if there is no limit.
+    pub(super) fn bytes(&self) -> Option<usize> {
+        Some(self.bytes.load(Ordering::Relaxed)).filter(|&bytes| bytes < usize::MAX)
+    }
+
+    /// Decides how a batch runs; `memory` returns the memory of its run as a whole.
+    ///
+    /// # Errors
+    /// Fails if `memory` fails.
+    pub(super) fn fit(
+        &self,
+        values: &[(VarId, &Variable)],
+        memory: impl FnOnce() -> Result<MemoryUse>,
+    ) -> Result<BatchFit> {
+        let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
+        let (rows, mut most) = (rows.max().unwrap_or(0), self.rows);
+        let (mut whole, mut is_small) = (Ok(()), true);
+        if let Some(bytes) = self.bytes() {
+            let memory = memory()?;
+            whole = self.check(&memory, rows);
+            // Both parts of a divided program and the whole program may hold buffers and packed weights at the same time.
+            is_small = memory.total().saturating_mul(3).saturating_add(KnownRows::BYTES) <= bytes;
+            if whole.is_err() {
+                // The memory of a window is about proportional to its number of rows. Half of the memory that is left
+                // is a margin.
+                let fixed = memory.parameters.saturating_add(memory.batch);
+                let left = bytes.saturating_sub(fixed) / 2;
+                let share = rows as u128 * left as u128 / (memory.total() - fixed).max(1) as u128;
+                most = most.min(share as usize);
+            }
+        }
+        // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
+        // its windows would not fit either: the batch is an error, and the caller must divide it.
+        let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
+        let windowed = rows > most && (whole.is_ok() || sequences <= most);
+        Ok(BatchFit { window: windowed.then_some(most), whole, is_small })
+    }
+
+    /// Checks that the memory of a run on `rows` rows is within the limit.
+    ///
+    /// # Errors
+    /// Fails if the run takes more memory than the limit.
+    pub(super) fn check(&self, memory: &MemoryUse, rows: usize) -> Result<()> {
+        let (total, Some(limit)) = (memory.total(), self.bytes()) else { return Ok(()) };
+        if total <= limit {
+            return Ok(());
+        }
+        let (expected, got) =
+            (format!("at most {}", limit_shown(limit as u128)), excess_shown(total as u128));
+        let error =
+            Error::of(ErrorKind::Memory, "memory of a batch", expected, format!("{got} for {rows} rows"));
+        let note = format!("split the text, or raise the memory limit to at least {got}");
+        Err(error.noted(note).over_limit())
+    }
+}
