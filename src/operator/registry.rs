@@ -34,12 +34,18 @@ impl OperatorEntry {
 /// The operators that a program may use, by kind. A user's crate adds its operators with [`Registry::add`] and passes the
 /// registry to the builder, to the executor and to the functions that load programs.
 #[derive(Clone, Default)]
-pub struct Registry(BTreeMap<&'static str, OperatorEntry>);
+pub struct Registry(Arc<BTreeMap<&'static str, OperatorEntry>>);
 
 impl Registry {
     /// Returns a registry without operators; `ops::catalogue()` returns the registry of this crate's operators.
     pub fn empty() -> Self {
         Self::default()
+    }
+
+    /// Returns whether a registry is an unchanged clone of this registry. Two registries with equal operators that were made
+    /// separately are not clones.
+    pub(crate) fn is_clone_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Adds the operator type `O` to the registry.
@@ -56,7 +62,7 @@ impl Registry {
     #[track_caller]
     pub(crate) fn insert(&mut self, entry: OperatorEntry) -> Result<()> {
         let kind = entry.declaration.kind;
-        match self.0.insert(kind, entry) {
+        match Arc::make_mut(&mut self.0).insert(kind, entry) {
             None => Ok(()),
             Some(_) => {
                 Err(Error::of(ErrorKind::Program, "registry", "each kind once", format!("`{kind}` twice")))
@@ -68,7 +74,7 @@ impl Registry {
     /// operator of this registry.
     #[cfg(feature = "testing")]
     pub(crate) fn with(mut self, other: &Registry) -> Self {
-        self.0.extend(&other.0);
+        Arc::make_mut(&mut self.0).extend(other.0.iter());
         self
     }
 

@@ -469,7 +469,7 @@ impl Builder {
     pub fn stop_gradient(&self, var: Var) {
         let Some(id) = self.known(var) else { return };
         let state = &mut *self.state.borrow_mut();
-        let var = state.program.var_mut(id);
+        let var = &mut state.program.vars[id.0 as usize];
         (var.stop_gradient, var.trainable) = (true, false);
         state.stopped.insert(id);
     }

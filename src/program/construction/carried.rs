@@ -94,7 +94,7 @@ impl Builder {
             let inputs: [(&str, &[Var]); 2] = [(CARRY.inputs[0], &[after]), (CARRY.inputs[1], &[before])];
             let out: Var = self.append(CARRY.kind, &inputs, Attributes::new());
             if !out.is_unknown() {
-                self.state.borrow_mut().program.var_mut(out.id).role = VarRole::Carried;
+                self.state.borrow_mut().program.vars[out.id.0 as usize].role = VarRole::Carried;
             }
         }
     }

@@ -116,7 +116,7 @@ impl Builder {
         let kept = self.parameter(name, dtype, dims, initializer);
         if !kept.is_unknown() {
             let mut state = self.state.borrow_mut();
-            let var = state.program.var_mut(kept.id);
+            let var = &mut state.program.vars[kept.id.0 as usize];
             (var.trainable, var.stop_gradient) = (false, true);
         }
         kept

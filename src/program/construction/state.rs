@@ -261,7 +261,7 @@ impl State {
             }),
         };
         let Some((operator, line)) = reader else {
-            self.program.var_mut(id).stop_gradient = false;
+            self.program.vars[id.0 as usize].stop_gradient = false;
             self.stopped.remove(&id);
             return Ok(());
         };

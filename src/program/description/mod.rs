@@ -1,5 +1,6 @@
 //! The program as data: variables, operators, blocks, initialisers, validation and display.
 
+mod built_by;
 pub(crate) mod carried;
 mod difference;
 pub(crate) mod display;

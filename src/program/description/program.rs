@@ -2,6 +2,7 @@
 
 use std::panic::Location;
 
+use super::built_by::BuiltBy;
 use super::names::Names;
 use super::op_desc::{OpDesc, Role, SlotVars};
 use super::var_desc::{StopGradient, VarDesc, VarKind, VarRole};
@@ -60,6 +61,7 @@ pub struct Program {
     /// The unit that computes the matrix products of f32 numbers, and so their precision.
     pub unit: MatrixUnit,
     pub(in crate::program) names: Names,
+    pub(in crate::program) built_by: BuiltBy,
     #[cfg(test)]
     pub(in crate::program) counter: crate::program::counted::CopyCounter,
 }
@@ -73,6 +75,7 @@ impl Default for Program {
             seed: 0,
             unit: MatrixUnit::F32,
             names: Names::default(),
+            built_by: BuiltBy::default(),
             #[cfg(test)]
             counter: Default::default(),
         }
@@ -113,7 +116,13 @@ impl Program {
     /// Panics if this program has no variable with the number `id`.
     pub fn var_mut(&mut self, id: VarId) -> &mut VarDesc {
         self.names.loosen(id, &self.vars);
+        self.built_by = BuiltBy::default();
         &mut self.vars[id.0 as usize]
+    }
+
+    /// Returns whether this process built the program with this registry, so that all shapes are known to be right.
+    pub(crate) fn is_built_by(&self, registry: &Registry) -> bool {
+        self.built_by.0.as_ref().is_some_and(|known| known.is_clone_of(registry))
     }
 
     /// Returns a variable's name, for messages; if this program has no variable `id`, the message asks whether `id` belongs to
@@ -397,6 +406,7 @@ impl Program {
             step: None,
             caller,
         };
+        self.built_by.appended(registry, self.ops().next().is_none());
         self.blocks[block.0 as usize].ops.push(desc);
         Ok(written)
     }
