@@ -144,20 +144,7 @@ impl Executor {
         fetch: &[VarId],
         threads: Threads,
     ) -> Result<Self> {
-        Self::stepping(program, registry, fetch, &[], threads)
-    }
-
-    /// Compiles a program that computes one step. The next run reads the values that `nexts` have after this run, as a
-    /// step reads the values that the previous step computed.
-    #[track_caller]
-    pub(crate) fn stepping(
-        program: Program,
-        registry: &Registry,
-        fetch: &[VarId],
-        nexts: &[VarId],
-        threads: Threads,
-    ) -> Result<Self> {
-        let plan = compile(program, registry, fetch, nexts).at_caller()?;
+        let plan = compile(program, registry, fetch, &[]).at_caller()?;
         Ok(Self::of_plan(Arc::new(plan), threads))
     }
 

@@ -9,12 +9,29 @@ use super::known::KnownRows;
 use super::model::Model;
 use super::windows::{Windows, unique};
 use crate::error::Result;
-use crate::executor::{Executor, MemoryUse, Plan, RowCounts, Run, Scope, Threads};
+use crate::executor::{Executor, MemoryUse, Plan, RowCounts, Run, Scope, Threads, compile};
 use crate::operator::VarId;
+use crate::program::Program;
 use crate::tensor::Variable;
 
 /// Idle models with less memory than this, in bytes, always keep it.
 const LEAST: usize = 1 << 20;
+
+/// What all runs of a list of outputs share.
+pub(super) struct OutputSet {
+    /// The compiled program; [`Plan::wanted`] has the outputs and the carried states after the batch.
+    plan: Arc<Plan>,
+    /// The names of the feeds that they need.
+    pub(super) needed: Vec<String>,
+}
+
+impl OutputSet {
+    /// Compiles a part of a model that computes the variables of `set`, and no others.
+    fn new(model: &Model, program: Program, set: &[VarId]) -> Result<Arc<Self>> {
+        let needed = model.feeds(&program, set).into_iter().map(str::to_owned).collect();
+        Ok(Arc::new(Self { plan: Arc::new(compile(program, &model.registry, set, &[])?), needed }))
+    }
+}
 
 /// The compiled part of a model that computes one list of outputs; one thread at a time runs it.
 pub(super) struct CompiledModel {
@@ -36,8 +53,8 @@ pub(super) struct CompiledModel {
 }
 
 impl CompiledModel {
-    pub(super) fn new(model: &Model, plan: Arc<Plan>, threads: &Threads) -> Self {
-        let (executor, threads) = (Executor::of_plan(plan, threads.clone()), threads.clone());
+    fn new(model: &Model, set: &OutputSet, threads: &Threads) -> Self {
+        let (executor, threads) = (Executor::of_plan(set.plan.clone(), threads.clone()), threads.clone());
         let weights = model.weights.clone();
         Self { executor, threads, weights, windows: None, known: None, answered: false, small: 0 }
     }
@@ -139,22 +156,55 @@ impl CompiledModel {
     }
 }
 
-/// The pool of idle compiled models, by their lists of outputs; the clones of a predictor share one pool.
+/// The sets of outputs that were compiled, each with its idle models; the clones of a predictor share them.
 #[derive(Default)]
-pub(super) struct IdleModels(Mutex<HashMap<Vec<VarId>, Vec<CompiledModel>>>);
+pub(super) struct IdleModels(Mutex<HashMap<Vec<VarId>, SetModels>>);
+
+type SetModels = (Arc<OutputSet>, Vec<CompiledModel>);
 
 impl IdleModels {
-    /// Removes an idle model for these outputs from the pool and returns it; `None` if the pool has none.
-    pub(super) fn take(&self, set: &[VarId]) -> Option<CompiledModel> {
-        self.all().get_mut(set)?.pop()
+    /// Compiles all outputs of a model.
+    pub(super) fn of_all(model: &Model) -> Result<Self> {
+        let after = model.carried.iter().map(|state| state.after);
+        let all = unique(model.outputs.values().copied().chain(after));
+        let set = OutputSet::new(model, model.program.clone(), &all)?;
+        Ok(Self(Mutex::new([(all, (set, Vec::new()))].into())))
+    }
+
+    /// Returns the compiled sets without their idle models.
+    pub(super) fn without_models(&self) -> Self {
+        let sets =
+            self.all().iter().map(|(vars, (set, _))| (vars.clone(), (set.clone(), Vec::new()))).collect();
+        Self(Mutex::new(sets))
+    }
+
+    /// Removes an idle model for the outputs `wanted` from the pool; makes a new model if the pool has none. The outputs are
+    /// compiled only once.
+    pub(super) fn take(
+        &self,
+        model: &Model,
+        wanted: &[VarId],
+        threads: &Threads,
+    ) -> Result<(Arc<OutputSet>, CompiledModel)> {
+        let vars = unique(wanted.iter().copied());
+        let found = self.all().get_mut(&vars).map(|(set, models)| (set.clone(), models.pop()));
+        let (set, idle) = match found {
+            Some(found) => found,
+            None => {
+                let set = OutputSet::new(model, model.program.inference(&vars)?, &vars)?;
+                (self.all().entry(vars).or_insert((set, Vec::new())).0.clone(), None)
+            }
+        };
+        let compiled = idle.unwrap_or_else(|| CompiledModel::new(model, &set, threads));
+        Ok((set, compiled))
     }
 
     /// Puts a model back into the pool. A model releases its memory after many successive small runs, or after many runs of
     /// other models while it was idle. One run is not enough: the next run would have to allocate and to pack weights again.
-    pub(super) fn put_back(&self, set: &[VarId], mut compiled: CompiledModel) {
+    pub(super) fn put_back(&self, set: &OutputSet, mut compiled: CompiledModel) {
         const MANY: u32 = 16;
         let mut all = self.all();
-        for other in all.values_mut().flatten() {
+        for other in all.values_mut().flat_map(|(_, models)| models) {
             other.small = if other.held() > LEAST { other.small + 1 } else { 0 };
             if other.small >= MANY {
                 other.release();
@@ -163,10 +213,12 @@ impl IdleModels {
         if compiled.small >= MANY {
             compiled.release();
         }
-        all.entry(set.to_vec()).or_default().push(compiled);
+        if let Some((_, models)) = all.get_mut(&set.plan.wanted) {
+            models.push(compiled);
+        }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<Vec<VarId>, Vec<CompiledModel>>> {
+    fn all(&self) -> MutexGuard<'_, HashMap<Vec<VarId>, SetModels>> {
         // No code that can panic runs while the lock is held, so the map is consistent even if the mutex is poisoned.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -198,7 +198,7 @@ impl<'a> ModelSteps<'a> {
         let of_feeds = feeds.iter().find(batched).map(|(_, value)| value.batch_size());
         let sources = of_feeds.or(options.sources()).unwrap_or(1);
         let begun = stepping.begin(feeds, sources)?;
-        let mut engine = stepping.take(0)?;
+        let mut engine = stepping.take(0);
         engine.of = 0;
         Ok(Self {
             generator,

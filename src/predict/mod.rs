@@ -10,7 +10,6 @@ mod generator;
 mod known;
 mod logits;
 mod model;
-mod outputs;
 mod predictor;
 mod queue;
 mod sampling;

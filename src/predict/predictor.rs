@@ -9,7 +9,6 @@ use super::batch_limit::BatchLimit;
 use super::checks::{listed, numbers, unknown};
 use super::compiled::{CompiledModel, IdleModels};
 use super::model::Model;
-use super::outputs::OutputLists;
 use super::stepping::Stepping;
 use super::turn::Turns;
 use crate::checkpoint::Checkpoint;
@@ -61,7 +60,6 @@ pub struct Predictor {
     /// The number of threads; the threads are started by the first batch.
     threads: usize,
     started: Arc<OnceLock<Threads>>,
-    lists: Arc<OutputLists>,
     idle: Arc<IdleModels>,
     /// For each list of outputs, the model prepared to run row by row in sessions and generators.
     stepping: Arc<Mutex<HashMap<Vec<String>, Arc<Stepping>>>>,
@@ -122,13 +120,12 @@ impl Predictor {
     pub fn new(checkpoint: Checkpoint, registry: &Registry) -> Result<Self> {
         let model = Model::new(checkpoint, registry).at_caller()?;
         // The program is compiled when the model is loaded, so that an error of the program appears at loading.
-        let lists = Arc::new(OutputLists::of_all(&model).at_caller()?);
+        let idle = Arc::new(IdleModels::of_all(&model).at_caller()?);
         Ok(Self {
             model: Arc::new(model),
             threads: 0,
             started: Arc::default(),
-            lists,
-            idle: Arc::default(),
+            idle,
             stepping: Arc::default(),
             limit: BatchLimit::default(),
             left: Mutex::default(),
@@ -142,7 +139,8 @@ impl Predictor {
     /// other threads.
     #[must_use]
     pub fn threads(self, threads: usize) -> Self {
-        Self { threads, started: Arc::default(), idle: Arc::default(), stepping: Arc::default(), ..self }
+        let idle = Arc::new(self.idle.without_models());
+        Self { threads, started: Arc::default(), idle, stepping: Arc::default(), ..self }
     }
 
     /// Sets the precision of matrix products (default: [`Precision::F32`], also for a model that was trained in bf16). In
@@ -157,8 +155,7 @@ impl Predictor {
         }
         let mut model = Arc::unwrap_or_clone(self.model);
         (model.program.unit, model.scored.unit) = (unit, unit);
-        let (lists, idle, stepping) = Default::default();
-        Self { model: Arc::new(model), lists, idle, stepping, ..self }
+        Self { model: Arc::new(model), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
     /// Sets the maximum number of rows of sequences in memory at once (default: 16,384). If the model can run in
@@ -344,27 +341,32 @@ impl Predictor {
         before: InitialStates<'_>,
         with: CompiledCall<'_>,
     ) -> Result<()> {
-        let list = self.lists.get(&self.model, outputs, || self.started().map(drop))?;
-        let mut values = Vec::with_capacity(feeds.len() + self.model.carried.len());
+        let Model { outputs: known, carried, inputs, .. } = &*self.model;
+        let find = |&name: &&str| {
+            let id = known.get(name).copied();
+            id.ok_or_else(|| unknown("output", name, known.keys().map(String::as_str)))
+        };
+        let mut wanted: Vec<VarId> = outputs.iter().map(find).collect::<Result<_>>()?;
+        wanted.extend(carried.iter().map(|state| state.after));
+        let mut values = Vec::with_capacity(feeds.len() + carried.len());
         for &(name, value) in feeds {
-            let id = self.model.inputs.get(name).copied();
+            let id = inputs.get(name).copied();
             values.push((id.ok_or_else(|| unknown("feed", name, self.feeds().into_iter()))?, value));
         }
         let states = self.states(&values, before)?;
         values.extend(states.iter().map(|(id, value)| (*id, value)));
-        let threads = self.started()?;
+        let (set, mut compiled) = self.idle.take(&self.model, &wanted, self.started()?)?;
         let given: Vec<&str> = feeds.iter().map(|(name, _)| *name).collect();
-        if let Some(name) = list.needed.iter().find(|name| !given.contains(&name.as_str())) {
-            let what = format!("feeds for {}", listed(outputs.iter().copied()));
-            let (expected, got) = (format!("`{name}` among them"), listed(given.into_iter()));
-            return Err(Error::of(ErrorKind::Program, what, expected, got));
-        }
-        let idle = self.idle.take(&list.plan.wanted);
-        let mut compiled =
-            idle.unwrap_or_else(|| CompiledModel::new(&self.model, list.plan.clone(), threads));
-        let done = with(&mut compiled, &values, &list.wanted);
+        let done = match set.needed.iter().find(|name| !given.contains(&name.as_str())) {
+            None => with(&mut compiled, &values, &wanted),
+            Some(name) => {
+                let what = format!("feeds for {}", listed(outputs.iter().copied()));
+                let (expected, got) = (format!("`{name}` among them"), listed(given.into_iter()));
+                Err(Error::of(ErrorKind::Program, what, expected, got))
+            }
+        };
         // The compiled model is put back into the pool even after an error, since the next batch may succeed.
-        self.idle.put_back(&list.plan.wanted, compiled);
+        self.idle.put_back(&set, compiled);
         done
     }
 
@@ -476,12 +478,11 @@ impl Predictor {
 /// A clone shares weights and threads with the original, and starts with a copy of the original's carried states.
 impl Clone for Predictor {
     fn clone(&self) -> Self {
-        let Self { model, threads, started, lists, idle, stepping, limit, own, .. } = self;
+        let Self { model, threads, started, idle, stepping, limit, own, .. } = self;
         Self {
             model: model.clone(),
             threads: *threads,
             started: started.clone(),
-            lists: lists.clone(),
             idle: idle.clone(),
             stepping: stepping.clone(),
             limit: limit.clone(),

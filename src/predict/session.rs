@@ -137,7 +137,7 @@ impl Session {
         if self.begun.is_none() {
             self.begin(&[]).at_caller()?;
         }
-        let mut engine = self.stepping.take(self.id).at_caller()?;
+        let mut engine = self.stepping.take(self.id);
         let ran = self.run(&mut engine, feeds);
         self.stepping.put_back(engine);
         self.steps = self.steps.saturating_add(u64::from(ran.is_ok()));

@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::batch_limit::BatchLimit;
 use super::checks::{listed, unknown};
 use super::model::Model;
+use super::windows::unique;
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, PlacedFeeds, Run, Scope, Threads};
+use crate::executor::{Executor, PlacedFeeds, Plan, Run, Scope, Threads, compile};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::on_data::zeros;
@@ -28,6 +29,9 @@ pub(super) struct Stepping {
     /// The variables that are computed once, before the first step: values that every step reads, and initial values of
     /// memories.
     computed: Vec<VarId>,
+    /// The compiled part that runs once; `None` if it computes nothing.
+    once_plan: Option<Arc<Plan>>,
+    step_plan: Arc<Plan>,
     threads: Threads,
     limit: BatchLimit,
     before: Mutex<Vec<Executor>>,
@@ -71,35 +75,37 @@ impl Stepping {
         let fed: Vec<VarId> = stepped.memories.iter().map(|memory| memory.fed).collect();
         let given = |id: &VarId| !fed.contains(id) && !stepped.kept.contains(id);
         let rows = stepped.step.reads().into_iter();
-        let rows = rows.filter(|id| feed(&stepped.step, id) && given(id)).collect();
+        let rows: Vec<VarId> = rows.filter(|id| feed(&stepped.step, id) && given(id)).collect();
         let starts = stepped.memories.iter().filter_map(|memory| memory.start);
-        let mut computed: Vec<VarId> = stepped.kept.iter().copied().chain(starts).collect();
-        computed.sort();
-        computed.dedup();
+        let computed = unique(stepped.kept.iter().copied().chain(starts));
         let mut once = stepped.before.reads();
         once.extend(&computed);
         let carried = |id: &VarId| model.carried.iter().any(|state| state.before == *id);
         let once = once.into_iter().filter(|id| feed(&stepped.before, id) && !carried(id)).collect();
         let outputs = outputs.iter().map(|&name| name.to_owned()).collect();
-        let stepping = Self {
+        // Both programs are compiled here, so that their errors appear when the session is made.
+        let left: Vec<VarId> = stepped.memories.iter().map(|memory| memory.left).collect();
+        let feeds = fed.iter().chain(&stepped.kept).chain(&rows);
+        let wanted = unique(stepped.outputs.iter().chain(&left).chain(feeds).copied());
+        let step_plan = Arc::new(compile(stepped.step.clone(), &model.registry, &wanted, &left)?);
+        let once_plan = match computed.is_empty() {
+            true => None,
+            false => Some(Arc::new(compile(stepped.before.clone(), &model.registry, &computed, &[])?)),
+        };
+        Ok(Self {
             model: model.clone(),
             stepped,
             outputs,
             rows,
             once,
             computed,
+            once_plan,
+            step_plan,
             threads,
             limit,
             before: Mutex::default(),
             idle: Mutex::default(),
-        };
-        // Both programs are compiled here, so that their errors appear when the session is made.
-        stepping.put_back(stepping.engine()?);
-        if !stepping.computed.is_empty() {
-            let before = stepping.preparation()?;
-            lock(&stepping.before).push(before);
-        }
-        Ok(stepping)
+        })
     }
 
     pub(super) fn names(&self, ids: &[VarId]) -> Vec<&str> {
@@ -144,9 +150,9 @@ impl Stepping {
             absent.map(|id| Ok((id, zeros(before, id, sequences, None)?))).collect::<Result<_>>()?;
         values.extend(states.iter().map(|(id, value)| (*id, value)));
         let mut found = Vec::new();
-        if !self.computed.is_empty() {
+        if let Some(plan) = &self.once_plan {
             let idle = lock(&self.before).pop();
-            let mut executor = idle.map_or_else(|| self.preparation(), Ok)?;
+            let mut executor = idle.unwrap_or_else(|| Executor::of_plan(plan.clone(), self.threads.clone()));
             let mut weights = self.model.weights.clone();
             let fits = self.check_memory(&mut executor, &values);
             let ran = fits.and_then(|()| executor.run(&mut weights, &Run::infer(&values)));
@@ -188,33 +194,20 @@ impl Stepping {
         kept.iter().copied().chain(memories.iter().map(|memory| memory.fed))
     }
 
-    fn preparation(&self) -> Result<Executor> {
-        Executor::on(self.stepped.before.clone(), &self.model.registry, &self.computed, self.threads.clone())
-    }
-
-    fn engine(&self) -> Result<Engine> {
-        let StepProgram { step, kept, memories, outputs, .. } = &self.stepped;
-        let left: Vec<VarId> = memories.iter().map(|memory| memory.left).collect();
-        let fed = memories.iter().map(|memory| memory.fed).chain(self.rows.iter().copied());
-        let feeds: Vec<VarId> = kept.iter().copied().chain(fed).collect();
-        let mut wanted: Vec<VarId> = outputs.iter().chain(&left).chain(&feeds).copied().collect();
-        wanted.sort();
-        wanted.dedup();
-        let executor =
-            Executor::stepping(step.clone(), &self.model.registry, &wanted, &left, self.threads.clone())?;
-        let placed = feeds.into_iter().map(|id| (id, None)).collect();
-        Ok(Engine { executor, weights: self.model.weights.clone(), placed, of: 0 })
-    }
-
-    /// Takes a compiled step from the pool; compiles a new step if the pool is empty. If the pool has the step that
-    /// holds the constant values of session `generation`, takes this step.
-    pub(super) fn take(&self, generation: u64) -> Result<Engine> {
+    /// Takes a compiled step from the pool; makes a new step if the pool is empty. If the pool has the step that holds the
+    /// constant values of session `generation`, takes this step.
+    pub(super) fn take(&self, generation: u64) -> Engine {
         let idle = {
             let mut idle = lock(&self.idle);
             let at = idle.iter().position(|engine| engine.of == generation);
             at.map(|at| idle.swap_remove(at)).or_else(|| idle.pop())
         };
-        idle.map_or_else(|| self.engine(), Ok)
+        idle.unwrap_or_else(|| Engine {
+            executor: Executor::of_plan(self.step_plan.clone(), self.threads.clone()),
+            weights: self.model.weights.clone(),
+            placed: self.fed().chain(self.rows.iter().copied()).map(|id| (id, None)).collect(),
+            of: 0,
+        })
     }
 
     pub(super) fn put_back(&self, engine: Engine) {

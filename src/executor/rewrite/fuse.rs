@@ -101,11 +101,16 @@ type Writers = HashMap<(BlockId, VarId), usize>;
 impl Draft<'_> {
     /// Fuses two operators; a refusal leaves the draft unchanged.
     fn fuse(&mut self, pair: Pair, output: VarId, fusion: &Fusion) -> Result<Outcome> {
-        if let Some(why) = self.too_narrow(pair, fusion)? {
-            return Ok(Err(why));
+        let [(block, consumer), (home, producer)] = pair;
+        let both = format!("{} and {}", self.name(home, producer), self.name(block, consumer));
+        if let Some(&between) = self.ops(block)[consumer].input(fusion.slot).first()
+            && self.program.spec(between)?.width() < fusion.least_width
+        {
+            let (width, least) = (self.program.spec(between)?.width(), fusion.least_width);
+            return Ok(Err(format!("{both}: {width} numbers a row are too few, below {least}")));
         }
         // A copy is needed only if an operator is moved out of a step block: a fusion at the root that fails changes nothing else.
-        let moves = pair.iter().any(|(block, _)| *block != BlockId(0));
+        let moves = block != BlockId(0) || home != BlockId(0);
         let before = moves.then(|| (self.program.clone(), self.origins.clone()));
         // Operators that are not needed are removed, since they must not prevent fusion.
         let live: HashSet<usize> = live(&self.program, self.wanted)?.into_iter().collect();
@@ -120,18 +125,7 @@ impl Draft<'_> {
                 None => removed.into_iter().for_each(|(number, op)| self.insert(BlockId(0), number, op)),
             }
         }
-        Ok(fused)
-    }
-
-    fn too_narrow(&self, pair: Pair, fusion: &Fusion) -> Result<Option<String>> {
-        let [(block, consumer), (home, producer)] = pair;
-        let Some(&between) = self.ops(block)[consumer].input(fusion.slot).first() else { return Ok(None) };
-        let width = self.program.spec(between)?.width();
-        let (producer, consumer) = (self.name(home, producer), self.name(block, consumer));
-        Ok((width < fusion.least_width).then(|| {
-            let least = fusion.least_width;
-            format!("{producer} and {consumer}: {width} numbers a row are too few, below {least}")
-        }))
+        Ok(fused.map_err(|why| format!("{both}: {why}")))
     }
 
     /// Fuses two operators of a draft without operators that are not needed.
@@ -141,22 +135,20 @@ impl Draft<'_> {
         else {
             return gone();
         };
-        let both = format!("{} and {}", self.name(home, producer), self.name(block, consumer));
-        let refused = |why: String| Ok(Err(format!("{both}: {why}")));
         // The consumer is moved out of the step block first, then the producer.
         let mut output = output;
         if block != BlockId(0) {
             match self.sink(block, consumer)? {
                 Ok(outer) => output = outer,
-                Err(why) => return refused(why),
+                Err(why) => return Ok(Err(why)),
             }
         }
         if home != BlockId(0)
             && let Err(why) = self.sink(home, producer)?
         {
-            return refused(why);
+            return Ok(Err(why));
         }
-        Ok(self.join(output, fusion)?.map_err(|why| format!("{both}: {why}")))
+        self.join(output, fusion)
     }
 
     /// Fuses two operators of the root block.

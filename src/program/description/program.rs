@@ -62,8 +62,6 @@ pub struct Program {
     pub unit: MatrixUnit,
     pub(in crate::program) names: Names,
     pub(in crate::program) built_by: BuiltBy,
-    #[cfg(test)]
-    pub(in crate::program) counter: crate::program::counted::CopyCounter,
 }
 
 impl Default for Program {
@@ -76,8 +74,6 @@ impl Default for Program {
             unit: MatrixUnit::F32,
             names: Names::default(),
             built_by: BuiltBy::default(),
-            #[cfg(test)]
-            counter: Default::default(),
         }
     }
 }
@@ -250,15 +246,11 @@ impl Program {
         BlockId(self.blocks.len() as u32 - 1)
     }
 
-    /// Returns the state of the program, to which [`Self::rewind`] returns.
+    /// Returns a mark, to which [`Self::rewind`] returns.
     pub(crate) fn mark(&self) -> Mark {
-        let updates = self.root().ops.iter().enumerate().filter(|(_, op)| op.role == Role::Update);
-        Mark {
-            vars: self.vars.len(),
-            levels: self.levels,
-            ops: self.blocks.iter().map(|block| block.ops.len()).collect(),
-            updates: updates.map(|(number, _)| number).collect(),
-        }
+        let ops = self.blocks.iter().map(|block| block.ops.len()).collect();
+        let updates = self.root().ops.iter().map(|op| op.role == Role::Update).collect();
+        Mark { vars: self.vars.len(), levels: self.levels, ops, updates }
     }
 
     /// Removes all variables, levels, blocks and operators that were added after a mark. Since the mark, operators may only have
@@ -269,12 +261,11 @@ impl Program {
         self.names = Names::default();
         self.blocks.truncate(mark.ops.len());
         let root = std::mem::take(&mut self.blocks[0].ops).into_iter();
-        let (updates, mut others): (Vec<_>, Vec<_>) = root.partition(|op| op.role == Role::Update);
-        others.truncate(mark.ops[0] - mark.updates.len());
-        for (&number, op) in mark.updates.iter().zip(updates) {
-            others.insert(number, op);
-        }
-        self.blocks[0].ops = others;
+        let (updates, others): (Vec<_>, Vec<_>) = root.partition(|op| op.role == Role::Update);
+        let (mut updates, mut others) = (updates.into_iter(), others.into_iter());
+        let ordered =
+            mark.updates.iter().filter_map(|&update| if update { updates.next() } else { others.next() });
+        self.blocks[0].ops = ordered.collect();
         for (block, &count) in self.blocks.iter_mut().zip(&mark.ops) {
             block.ops.truncate(count);
         }
@@ -406,7 +397,7 @@ impl Program {
             step: None,
             caller,
         };
-        self.built_by.appended(registry, self.ops().next().is_none());
+        self.built_by.append(registry, self.ops().next().is_none());
         self.blocks[block.0 as usize].ops.push(desc);
         Ok(written)
     }
@@ -483,8 +474,8 @@ pub(crate) struct Mark {
     levels: u32,
     /// The number of operators of each block.
     ops: Vec<usize>,
-    /// The positions of the updates in the root block.
-    updates: Vec<usize>,
+    /// For each operator of the root block, whether it is an update.
+    updates: Vec<bool>,
 }
 
 /// A request to append an operator to a block, with the operator's inputs and settings.
