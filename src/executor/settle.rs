@@ -3,7 +3,6 @@
 use super::executor::Executor;
 use super::run::request::Run;
 use super::run::scope::Scope;
-use super::run::threads::Threads;
 use crate::error::{AtCaller, Result};
 use crate::operator::Registry;
 use crate::program::Program;
@@ -41,7 +40,6 @@ use crate::program::Program;
 #[track_caller]
 pub fn settle(program: &Program, registry: &Registry, scope: &mut Scope, threads: usize) -> Result<()> {
     let Some(all) = program.settling() else { return Ok(()) };
-    let threads = Threads::new(threads).at_caller()?;
-    let mut executor = Executor::on(all, registry, &[], threads).at_caller()?;
+    let mut executor = Executor::new(&all, registry, &[], threads).at_caller()?;
     executor.run(scope, &Run::train(&[], 0)).at_caller()
 }

@@ -20,11 +20,11 @@ pub(super) struct BatchLimit {
 
 /// How a batch runs within the limits.
 pub(super) struct BatchFit {
-    /// The maximum number of rows of a window, if the batch runs in windows; `None` for a batch that runs as a whole.
-    pub(super) window: Option<usize>,
     /// Whether the batch fits as a whole.
     pub(super) whole: Result<()>,
-    /// Whether the memory also suffices for the rows that are kept for later batches.
+    /// The maximum number of rows of a window; `None` if the batch cannot or need not run in windows.
+    pub(super) window: Option<usize>,
+    /// Whether rows can be kept for later batches, too.
     pub(super) is_small: bool,
 }
 

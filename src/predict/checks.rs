@@ -1,7 +1,14 @@
 //! Checks of predictors, sessions and searches: unknown names, and outputs that are NaN.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::tensor::{Storage, Variable};
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // No code that can panic runs while a lock of this module is held, so the value is consistent even if the mutex is poisoned.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Checks that no output has a NaN, which a caller could mistake for a prediction.
 #[track_caller]

@@ -2,9 +2,10 @@
 //! time.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::batch_limit::BatchLimit;
+use super::checks::lock;
 use super::known::KnownRows;
 use super::model::Model;
 use super::windows::{Windows, unique};
@@ -90,10 +91,7 @@ impl CompiledModel {
         let fit = limit.fit(values, || self.memory(values, wanted))?;
         let Self { executor, threads, weights, windows, known, answered, small } = self;
         if let Some(most) = fit.window {
-            let made = || {
-                let program = model.program.inference(wanted).ok()?;
-                Windows::new(&program, &model.registry, wanted, threads).ok()
-            };
+            let made = || Windows::new(&model.program, &model.registry, wanted, threads).ok();
             let windows = windows.get_or_insert_with(made).as_mut();
             if let Some(windows) = windows.filter(|_| most > 0) {
                 *small = 0;
@@ -174,7 +172,7 @@ impl IdleModels {
     /// Returns the compiled sets without their idle models.
     pub(super) fn without_models(&self) -> Self {
         let sets =
-            self.all().iter().map(|(vars, (set, _))| (vars.clone(), (set.clone(), Vec::new()))).collect();
+            lock(&self.0).iter().map(|(vars, (set, _))| (vars.clone(), (set.clone(), Vec::new()))).collect();
         Self(Mutex::new(sets))
     }
 
@@ -187,12 +185,12 @@ impl IdleModels {
         threads: &Threads,
     ) -> Result<(Arc<OutputSet>, CompiledModel)> {
         let vars = unique(wanted.iter().copied());
-        let found = self.all().get_mut(&vars).map(|(set, models)| (set.clone(), models.pop()));
+        let found = lock(&self.0).get_mut(&vars).map(|(set, models)| (set.clone(), models.pop()));
         let (set, idle) = match found {
             Some(found) => found,
             None => {
                 let set = OutputSet::new(model, model.program.inference(&vars)?, &vars)?;
-                (self.all().entry(vars).or_insert((set, Vec::new())).0.clone(), None)
+                (lock(&self.0).entry(vars).or_insert((set, Vec::new())).0.clone(), None)
             }
         };
         let compiled = idle.unwrap_or_else(|| CompiledModel::new(model, &set, threads));
@@ -203,7 +201,7 @@ impl IdleModels {
     /// other models while it was idle. One run is not enough: the next run would have to allocate and to pack weights again.
     pub(super) fn put_back(&self, set: &OutputSet, mut compiled: CompiledModel) {
         const MANY: u32 = 16;
-        let mut all = self.all();
+        let mut all = lock(&self.0);
         for other in all.values_mut().flat_map(|(_, models)| models) {
             other.small = if other.held() > LEAST { other.small + 1 } else { 0 };
             if other.small >= MANY {
@@ -216,10 +214,5 @@ impl IdleModels {
         if let Some((_, models)) = all.get_mut(&set.plan.wanted) {
             models.push(compiled);
         }
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<Vec<VarId>, SetModels>> {
-        // No code that can panic runs while the lock is held, so the map is consistent even if the mutex is poisoned.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

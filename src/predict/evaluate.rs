@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::checks::unknown;
 use super::model::{Model, registered};
 use super::predictor::{MakeMetric, Predictor};
+use super::windows::unique;
 use crate::checkpoint::MetricDesc;
 use crate::data::Data;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
@@ -140,9 +141,7 @@ impl Predictor {
         }
         let looked_at = wanted.clone();
         wanted.retain(|&var| !scored.var(var).persistable);
-        wanted.extend(carried.iter().map(|state| state.after));
-        wanted.sort();
-        wanted.dedup();
+        let wanted = unique(wanted.into_iter().chain(carried.iter().map(|state| state.after)));
         let program = scored.inference(&wanted)?;
         registered(&program, registry)?;
         let executor = Executor::on(program, registry, &wanted, self.started()?.clone())?;

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::batch_limit::BatchLimit;
-use super::checks::{listed, numbers, unknown};
+use super::checks::{listed, lock, numbers, unknown};
 use super::compiled::{CompiledModel, IdleModels};
 use super::model::Model;
 use super::stepping::Stepping;
@@ -225,7 +225,7 @@ impl Predictor {
         let (found, left) =
             self.predict(feeds, outputs, InitialStates::Nothing).map_err(|e| e.called(caller))?;
         if !left.is_empty() {
-            *self.left() = left;
+            *lock(&self.left) = left;
         }
         Ok(found)
     }
@@ -273,28 +273,22 @@ impl Predictor {
         let _turn = self.turns.wait().map_err(|e| e.called(caller))?;
         // No mutex is locked during the run: a thread that waits for its pool may run another task, which may call `run_on`
         // again.
-        let before = self.left().clone();
+        let before = lock(&self.left).clone();
         let (found, left) =
             self.predict(feeds, outputs, InitialStates::Left(&before)).map_err(|e| e.called(caller))?;
-        *self.left() = left;
+        *lock(&self.left) = left;
         Ok(found)
     }
 
     /// Returns the model prepared to run row by row, for the given outputs.
     pub(super) fn stepping(&self, outputs: &[&str]) -> Result<Arc<Stepping>> {
         let names: Vec<String> = outputs.iter().map(|&name| name.to_owned()).collect();
-        let known = || self.stepping.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stepping) = known().get(&names) {
+        if let Some(stepping) = lock(&self.stepping).get(&names) {
             return Ok(stepping.clone());
         }
         let made =
             Arc::new(Stepping::new(&self.model, outputs, self.started()?.clone(), self.limit.clone())?);
-        Ok(known().entry(names).or_insert(made).clone())
-    }
-
-    fn left(&self) -> MutexGuard<'_, Vec<Variable>> {
-        // The list of states is always replaced as a whole, so it is consistent even after a panic.
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        Ok(lock(&self.stepping).entry(names).or_insert(made).clone())
     }
 
     pub(super) fn model(&self) -> &Model {
@@ -486,7 +480,7 @@ impl Clone for Predictor {
             idle: idle.clone(),
             stepping: stepping.clone(),
             limit: limit.clone(),
-            left: Mutex::new(self.left().clone()),
+            left: Mutex::new(lock(&self.left).clone()),
             turns: Turns::default(),
             own: own.clone(),
         }

@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
+use super::checks::lock;
 use super::predictor::Predictor;
 use crate::error::{AtCaller, Result};
 use crate::operator::{Extent, Reach, Spec, VarId};
@@ -98,11 +99,6 @@ impl Predictor {
             by_sample: Mutex::default(),
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that can panic runs while the lock is held.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The right to run the requests of the queue; it is released on drop, even after a panic.

@@ -1,9 +1,9 @@
 //! A model that runs row by row: its two programs, and the pool of idle compiled steps.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::batch_limit::BatchLimit;
-use super::checks::{listed, unknown};
+use super::checks::{listed, lock, unknown};
 use super::model::Model;
 use super::windows::unique;
 use crate::error::{Error, ErrorKind, Result};
@@ -270,9 +270,4 @@ impl Engine {
         *to = self.executor.fetch(id)?;
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // No code that can panic runs while the lock is held, so the value is consistent even if the mutex is poisoned.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
