@@ -8,8 +8,6 @@ mod averaging;
 mod bar;
 mod best;
 mod dealt;
-#[cfg(test)]
-mod copies;
 mod evaluation;
 mod exchange;
 mod gradients;
@@ -31,6 +29,8 @@ mod signal;
 mod start;
 mod step;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod trainer;
 mod training;
 mod until;

@@ -1,6 +1,5 @@
 //! The program as data: variables, operators, blocks, initialisers, validation and display.
 
-mod built_by;
 pub(crate) mod carried;
 mod difference;
 pub(crate) mod display;
@@ -10,6 +9,7 @@ pub(crate) mod language;
 mod names;
 pub(crate) mod op_desc;
 pub(crate) mod program;
+mod shape_source;
 mod slots;
 pub(crate) mod storage_report;
 pub(in crate::program) mod storages;

@@ -2,9 +2,9 @@
 
 use std::panic::Location;
 
-use super::built_by::BuiltBy;
 use super::names::Names;
 use super::op_desc::{OpDesc, Role, SlotVars};
+use super::shape_source::ShapeSource;
 use super::var_desc::{StopGradient, VarDesc, VarKind, VarRole};
 use crate::error::{AtCaller, Error, ErrorKind, Result, is_own};
 use crate::operator::attributes::Attributes;
@@ -61,7 +61,7 @@ pub struct Program {
     /// The unit that computes the matrix products of f32 numbers, and so their precision.
     pub unit: MatrixUnit,
     pub(in crate::program) names: Names,
-    pub(in crate::program) built_by: BuiltBy,
+    pub(in crate::program) shape_source: ShapeSource,
 }
 
 impl Default for Program {
@@ -73,7 +73,7 @@ impl Default for Program {
             seed: 0,
             unit: MatrixUnit::F32,
             names: Names::default(),
-            built_by: BuiltBy::default(),
+            shape_source: ShapeSource::default(),
         }
     }
 }
@@ -112,13 +112,13 @@ impl Program {
     /// Panics if this program has no variable with the number `id`.
     pub fn var_mut(&mut self, id: VarId) -> &mut VarDesc {
         self.names.loosen(id, &self.vars);
-        self.built_by = BuiltBy::default();
+        self.shape_source = ShapeSource::default();
         &mut self.vars[id.0 as usize]
     }
 
     /// Returns whether this process built the program with this registry, so that all shapes are known to be right.
     pub(crate) fn is_built_by(&self, registry: &Registry) -> bool {
-        self.built_by.0.as_ref().is_some_and(|known| known.is_clone_of(registry))
+        self.shape_source.0.as_ref().is_some_and(|known| known.is_clone_of(registry))
     }
 
     /// Returns a variable's name, for messages; if this program has no variable `id`, the message asks whether `id` belongs to
@@ -397,7 +397,7 @@ impl Program {
             step: None,
             caller,
         };
-        self.built_by.append(registry, self.ops().next().is_none());
+        self.shape_source.append(registry, self.ops().next().is_none());
         self.blocks[block.0 as usize].ops.push(desc);
         Ok(written)
     }

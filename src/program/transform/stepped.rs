@@ -67,7 +67,7 @@ impl Program {
         let outside = |var: &VarId| self.vars.get(var.0 as usize).is_none_or(|desc| desc.block == BlockId(0));
         let of_rows: Vec<VarId> = outputs.iter().copied().filter(outside).collect();
         let mut program = self.inference(&of_rows)?;
-        program.built_by = Default::default();
+        program.shape_source = Default::default();
         let level = self.stepped_level(&of_rows)?;
         let ops = std::mem::take(&mut program.blocks[0].ops);
         let mut stepping = RowStepper {

@@ -131,7 +131,7 @@ impl Program {
 
     fn in_windows(&self, registry: &Registry, outputs: &[VarId]) -> Result<WindowProgram> {
         let mut program = self.inference(outputs)?;
-        program.built_by = Default::default();
+        program.shape_source = Default::default();
         let level = program.window_level(outputs)?;
         let mut rest = program.clone();
         let ops = std::mem::take(&mut program.blocks[0].ops);

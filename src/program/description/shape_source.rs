@@ -9,9 +9,9 @@ use crate::operator::registry::Registry;
 /// It is neither saved nor compared.
 #[derive(Default)]
 #[cfg_attr(not(test), derive(Clone))]
-pub(in crate::program) struct BuiltBy(pub(super) Option<Registry>);
+pub(in crate::program) struct ShapeSource(pub(super) Option<Registry>);
 
-impl BuiltBy {
+impl ShapeSource {
     /// Records that an operator was appended; `is_first` if the program had no operator before.
     pub(super) fn append(&mut self, registry: &Registry, is_first: bool) {
         match is_first {
@@ -22,20 +22,20 @@ impl BuiltBy {
 }
 
 #[cfg(test)]
-impl Clone for BuiltBy {
+impl Clone for ShapeSource {
     fn clone(&self) -> Self {
         crate::program::counted::COPIES.set(crate::program::counted::COPIES.get() + 1);
         Self(self.0.clone())
     }
 }
 
-impl PartialEq for BuiltBy {
+impl PartialEq for ShapeSource {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-impl fmt::Debug for BuiltBy {
+impl fmt::Debug for ShapeSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "this process" } else { "unknown" })
     }
