@@ -69,8 +69,7 @@ impl DealtTables {
         let selecting = match computed.is_empty() {
             true => None,
             false => {
-                let program = program.inference(&computed)?;
-                let executor = Executor::on(&program, registry, &computed, threads)?;
+                let executor = Executor::on(program.inference(&computed)?, registry, &computed, threads)?;
                 Some(BatchRunner::new(executor, std::iter::empty()))
             }
         };

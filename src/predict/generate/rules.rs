@@ -30,9 +30,7 @@ pub(super) enum Choice {
     /// Only required tokens that the hypothesis lacks are allowed, since no steps are left for other tokens.
     Missing,
     /// All tokens are allowed, except banned tokens and, if `stop` is false, the stop token.
-    Any {
-        stop: bool,
-    },
+    Any { stop: bool },
 }
 
 impl Rules {
