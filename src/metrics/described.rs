@@ -16,7 +16,7 @@ use super::{
 use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::TagScheme;
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::Registry;
+use crate::operator::{Attributes, Registry};
 use crate::program::{Program, Var};
 
 /// Limits for a metric from a file: the maximum number of bins, of classes in a confusion matrix, and of classes in other
@@ -90,21 +90,44 @@ impl Unit {
     }
 }
 
+/// Returns the loss of a description; `None` if the description has another metric.
+fn loss_of(desc: &MetricDesc, vars: &[Var], program: &Program, registry: &Registry) -> Result<Option<Loss>> {
+    let shown = LossFigure::ALL.into_iter().find(|(_, name)| *name == desc.kind).map(|(shown, _)| shown);
+    let (Some(shown), Some(&losses)) = (shown, vars.first()) else { return Ok(None) };
+    let loss = Loss { shown, ..Loss::of_program(program, registry, losses) }.named(&desc.name);
+    if desc.attributes.get(FORMULA).is_some() {
+        loss.refused()?;
+        return Ok(Some(loss));
+    }
+    match vars[1..] {
+        [] => Ok(Some(loss)),
+        [share] => Ok(Some(loss.weighted(share))),
+        _ => Err(wrong("a loss, or a loss and its shares", format!("{} variables", vars.len()))),
+    }
+}
+
+/// Returns the number of classes of a precision, recall or F1, and the average over the classes.
+fn classes_of(attributes: &Attributes, program: &Program, logits: Var) -> Result<(usize, Average)> {
+    let (classes, width) = (attributes.size(CLASSES)?, program.spec(logits.id())?.width());
+    if classes != width || classes > MOST_CLASSES {
+        return Err(wrong(&format!("as many classes as columns, {width}"), classes.to_string()));
+    }
+    let average = match attributes.get(CLASS) {
+        Some(_) => Average::Class(attributes.size(CLASS)?),
+        None => match attributes.text(AVERAGE)? {
+            MACRO => Average::Macro,
+            MICRO => Average::Micro,
+            other => return Err(wrong("an average of macro or micro", format!("`{other}`"))),
+        },
+    };
+    Ok((classes, average))
+}
+
 fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box<dyn Metric>> {
     let MetricDesc { name, kind, attributes, .. } = desc;
     let vars = variables_of(desc, program)?;
-    let shown = LossFigure::ALL.into_iter().find(|(_, name)| name == kind).map(|(shown, _)| shown);
-    if let (Some(shown), Some(&losses)) = (shown, vars.first()) {
-        let loss = Loss { shown, ..Loss::of_program(program, registry, losses) };
-        if attributes.get(FORMULA).is_some() {
-            loss.refused()?;
-            return Ok(Box::new(loss.named(name)));
-        }
-        return match vars[1..] {
-            [] => Ok(Box::new(loss.named(name))),
-            [share] => Ok(Box::new(loss.weighted(share).named(name))),
-            _ => Err(wrong("a loss, or a loss and its shares", format!("{} variables", vars.len()))),
-        };
+    if let Some(loss) = loss_of(desc, &vars, program, registry)? {
+        return Ok(Box::new(loss));
     }
     let ignored = || attributes.get(IGNORE).map(|_| attributes.int(IGNORE)).transpose();
     if let &[found, wanted] = &*vars
@@ -125,18 +148,7 @@ fn made(desc: &MetricDesc, program: &Program, registry: &Registry) -> Result<Box
     Ok(match (kind.as_str(), &*vars) {
         (ACCURACY, &[logits, labels]) => ignoring!(Accuracy::new(logits, labels)),
         (PRECISION | RECALL | FSCORE, &[logits, labels]) => {
-            let (classes, width) = (attributes.size(CLASSES)?, program.spec(logits.id())?.width());
-            if classes != width || classes > MOST_CLASSES {
-                return Err(wrong(&format!("as many classes as columns, {width}"), classes.to_string()));
-            }
-            let average = match attributes.get(CLASS) {
-                Some(_) => Average::Class(attributes.size(CLASS)?),
-                None => match attributes.text(AVERAGE)? {
-                    MACRO => Average::Macro,
-                    MICRO => Average::Micro,
-                    other => return Err(wrong("an average of macro or micro", format!("`{other}`"))),
-                },
-            };
+            let (classes, average) = classes_of(attributes, program, logits)?;
             match kind.as_str() {
                 PRECISION => ignoring!(Precision::new(logits, labels, classes, average)),
                 RECALL => ignoring!(Recall::new(logits, labels, classes, average)),

@@ -25,7 +25,7 @@ use super::signature::{Signature, Slot};
 use super::table::RowStart;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::kernels::Assign;
-use crate::kernels::arena::{OperandRoom, Operands};
+use crate::kernels::arena::{Lender, OperandRoom, Operands};
 use crate::lod::Lod;
 use crate::operator::attributes::{Attributes, Literal};
 use crate::operator::extent::{Extent, LevelId, Levels, Spec};
@@ -465,7 +465,7 @@ impl Direct {
         let mut wiring = Wiring::default();
         let mut room = OperandRoom::default();
         let mut lender = Operands::lent(&mut room);
-        let mut reads = 0;
+        let (mut reads, kept) = (0, DuplicateRows::Kept);
         // Only values that the operator declares to read are bound, so that an operator with a wrong declaration fails.
         for (slot, vars) in self.inputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_input(slot).then(|| v.storage()));
@@ -476,81 +476,17 @@ impl Direct {
         }
         for (slot, vars) in outputs.iter().enumerate() {
             let values = vars.iter().map(|v| needs.has_output(slot).then(|| v.storage()));
-            wiring.outputs.push(lend_reads(
-                values,
-                &self.output_specs[slot],
-                &mut lender,
-                &mut reads,
-                &mut pool,
-                DuplicateRows::Kept,
-            )?);
+            let specs = &self.output_specs[slot];
+            wiring.outputs.push(lend_reads(values, specs, &mut lender, &mut reads, &mut pool, kept)?);
         }
         for (slot, values) in gradients.iter().enumerate() {
             let values = values.iter().map(Option::as_ref);
-            wiring.output_gradients.push(lend_reads(
-                values,
-                &self.output_specs[slot],
-                &mut lender,
-                &mut reads,
-                &mut pool,
-                DuplicateRows::Kept,
-            )?);
+            let specs = &self.output_specs[slot];
+            let places = lend_reads(values, specs, &mut lender, &mut reads, &mut pool, kept)?;
+            wiring.output_gradients.push(places);
         }
-        let given = |slot: usize, k: usize| before.and_then(|b| b.get(slot)?.get(k)?.as_ref());
-        let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
-        for (slot, specs) in self.input_specs.iter().enumerate() {
-            let mut row = Vec::new();
-            for (k, spec) in specs.iter().enumerate() {
-                let wants = wanted(slot) && signature.inputs[slot].gradient && spec.dtype.is_float();
-                let value = if !wants {
-                    None
-                } else {
-                    match given(slot, k) {
-                        Some(Storage::Dense(dense)) => Some(dense.clone()),
-                        // A sparse variable needs no dense memory, and its shape may be larger than memory.
-                        _ if spec.storage != StorageKind::Dense => Some(Dense::zeros(spec.dtype, &[0])?),
-                        _ => Some(self.unwritten(spec)?),
-                    }
-                };
-                row.push(value);
-            }
-            values.push(row);
-        }
-        let mut writes = 0;
-        for (slot, row) in values.iter_mut().enumerate() {
-            let mut places = Vec::new();
-            for (k, value) in row.iter_mut().enumerate() {
-                let assign = if given(slot, k).is_some() { Assign::Add } else { Assign::Write };
-                // The gradient of a sparse variable has the storage of the variable; the gradient of a dense variable has the
-                // storage that the operator declares.
-                let own = self.input_specs[slot][k].storage;
-                let kind = match own {
-                    StorageKind::Dense => self.op.gradient(slot, &self.input_specs).storage,
-                    own => own,
-                };
-                places.push(match (value, given(slot, k), PooledStorage::of(kind)) {
-                    (None, ..) => (OperandPosition::Absent, assign),
-                    (Some(_), None, Some(empty)) => {
-                        pool.push(empty);
-                        (OperandPosition::Pooled(pool.len() - 1), assign)
-                    }
-                    (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
-                        Intake::default().take_in(&mut buffer, before, DuplicateRows::Kept)?;
-                        pool.push(buffer);
-                        (OperandPosition::Pooled(pool.len() - 1), assign)
-                    }
-                    (Some(dense), given, _) => {
-                        if let Some(other) = given.filter(|given| given.kind() != StorageKind::Dense) {
-                            *dense = other.to_dense()?.into_owned();
-                        }
-                        lend_write(dense, &self.input_specs[slot][k], &mut lender)?;
-                        writes += 1;
-                        (OperandPosition::Dense(writes - 1), assign)
-                    }
-                });
-            }
-            wiring.input_gradients.push(places);
-        }
+        let mut values = self.gradient_memory(wanted, before)?;
+        wiring.input_gradients = self.lend_gradients(&mut values, before, &mut lender, &mut pool)?;
         let mut scratch = Scratch::default();
         let operands = lender.finish();
         let outcome =
@@ -570,6 +506,81 @@ impl Direct {
         }
         Ok(out)
     }
+
+    /// Makes the memory for the wanted dense gradients; a gradient starts with its value in `before`.
+    fn gradient_memory(
+        &self,
+        wanted: &dyn Fn(usize) -> bool,
+        before: Option<&InputGradients>,
+    ) -> Result<Vec<Vec<Option<Dense>>>> {
+        let memory = |slot: usize, k: usize, spec: &Spec| {
+            if !(wanted(slot) && self.op.signature().inputs[slot].gradient && spec.dtype.is_float()) {
+                return Ok(None);
+            }
+            Ok(Some(match given(before, slot, k) {
+                Some(Storage::Dense(dense)) => dense.clone(),
+                // A sparse variable needs no dense memory, and its shape may be larger than memory.
+                _ if spec.storage != StorageKind::Dense => Dense::zeros(spec.dtype, &[0])?,
+                _ => self.unwritten(spec)?,
+            }))
+        };
+        let slots = self.input_specs.iter().enumerate();
+        slots
+            .map(|(slot, specs)| specs.iter().enumerate().map(|(k, spec)| memory(slot, k, spec)).collect())
+            .collect()
+    }
+
+    /// Lends the memory of the gradients for writing; returns the position of each gradient.
+    fn lend_gradients<'a>(
+        &self,
+        values: &'a mut [Vec<Option<Dense>>],
+        before: Option<&InputGradients>,
+        lender: &mut Lender<'a>,
+        pool: &mut Vec<PooledStorage>,
+    ) -> Result<Vec<Vec<(OperandPosition, Assign)>>> {
+        let mut all = Vec::new();
+        let mut writes = 0;
+        for (slot, row) in values.iter_mut().enumerate() {
+            let mut places = Vec::new();
+            for (k, value) in row.iter_mut().enumerate() {
+                let assign = if given(before, slot, k).is_some() { Assign::Add } else { Assign::Write };
+                // The gradient of a sparse variable has the storage of the variable; the gradient of a dense variable has the
+                // storage that the operator declares.
+                let own = self.input_specs[slot][k].storage;
+                let kind = match own {
+                    StorageKind::Dense => self.op.gradient(slot, &self.input_specs).storage,
+                    own => own,
+                };
+                places.push(match (value, given(before, slot, k), PooledStorage::of(kind)) {
+                    (None, ..) => (OperandPosition::Absent, assign),
+                    (Some(_), None, Some(empty)) => {
+                        pool.push(empty);
+                        (OperandPosition::Pooled(pool.len() - 1), assign)
+                    }
+                    (Some(_), Some(before), Some(mut buffer)) if before.kind() == kind => {
+                        Intake::default().take_in(&mut buffer, before, DuplicateRows::Kept)?;
+                        pool.push(buffer);
+                        (OperandPosition::Pooled(pool.len() - 1), assign)
+                    }
+                    (Some(dense), given, _) => {
+                        if let Some(other) = given.filter(|given| given.kind() != StorageKind::Dense) {
+                            *dense = other.to_dense()?.into_owned();
+                        }
+                        lend_write(dense, &self.input_specs[slot][k], lender)?;
+                        writes += 1;
+                        (OperandPosition::Dense(writes - 1), assign)
+                    }
+                });
+            }
+            all.push(places);
+        }
+        Ok(all)
+    }
+}
+
+/// Returns the value to which a gradient is added.
+fn given(before: Option<&InputGradients>, slot: usize, k: usize) -> Option<&Storage> {
+    before?.get(slot)?.get(k)?.as_ref()
 }
 
 impl dyn Op {

@@ -53,7 +53,7 @@ pub(crate) use settle::row_selections;
 pub use variants::OptimizerVariant;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::operator::{Attributes, BlockId, Debt, Registry, Spec, VarId};
+use crate::operator::{Attributes, BlockId, Debt, Registry, Slot, Spec, VarId};
 use crate::ops::HISTORY_SHAPE;
 use crate::program::description::initialize::{ZEROS, constant};
 use crate::program::{Append, Initializer, Program, Role, backward};
@@ -133,14 +133,8 @@ pub trait Optimizer {
     }
 }
 
-fn append(
-    program: &mut Program,
-    registry: &Registry,
-    options: &Options,
-    rule: UpdateRule,
-    gradients: Vec<(VarId, VarId)>,
-    caller: &Location<'_>,
-) -> Result<Minimization> {
+/// Checks that the gradients are variables of the program, and that each group has a parameter.
+fn check(program: &Program, options: &Options, gradients: &[(VarId, VarId)]) -> Result<()> {
     let known = |var: VarId| (var.0 as usize) < program.vars().len();
     if let Some(pair) = gradients.iter().find(|&&(param, grad)| !known(param) || !known(grad)) {
         let expected = "two variables of the program";
@@ -151,7 +145,18 @@ fn append(
         return Err(Error::of(ErrorKind::Program, "parameters to update", "at least one", "none"));
     }
     let names: Vec<&str> = gradients.iter().map(|&(param, _)| program.var(param).name.as_str()).collect();
-    options.check_groups(&names)?;
+    options.check_groups(&names)
+}
+
+fn append(
+    program: &mut Program,
+    registry: &Registry,
+    options: &Options,
+    rule: UpdateRule,
+    gradients: Vec<(VarId, VarId)>,
+    caller: &Location<'_>,
+) -> Result<Minimization> {
+    check(program, options, &gradients)?;
     let request = |kind| Append { role: Role::Update, caller: caller.to_string(), ..Append::forward(kind) };
     let root = BlockId(0);
 
@@ -159,16 +164,7 @@ fn append(
     let made = program.append(registry, root, rate)?;
     let rate = first(&made, 0)?;
 
-    let clip = Clip { registry, gradients: &gradients, caller };
-    if let Some(limit) = options.clip_value {
-        clip.value(program, limit)?;
-    }
-    if let Some(max_norm) = options.clip_norm {
-        for one in gradients.chunks(1) {
-            Clip { gradients: one, ..clip }.norm(program, max_norm)?;
-        }
-    }
-    let norm = options.max_norm.map(|max_norm| clip.norm(program, max_norm)).transpose()?;
+    let norm = Clip { registry, gradients: &gradients, caller }.all(program, options)?;
 
     let every = rule.attributes.with("mode", options.mode.name());
     let outputs = registry.parse(rule.kind, &every)?.signature().outputs;
@@ -188,22 +184,7 @@ fn append(
             && parsed.owes() == Debt::Later
             && program.spec(grad)?.storage == StorageKind::SelectedRows
             && !row_sparse;
-        let mut updated = Vec::with_capacity(outputs.len());
-        for slot in outputs.iter().filter(|slot| slot.updated) {
-            let var = match slot.name {
-                "param" => param,
-                SETTLED if !waits => continue,
-                SETTLED => {
-                    let height = program.spec(param)?.shape.first().and_then(|e| e.known()).unwrap_or(0);
-                    state(program, param, SETTLED, Spec::fixed(DType::F64, &[height])?, 0.0)?
-                }
-                name => {
-                    let spec = program.spec(param)?.clone();
-                    state(program, param, name, spec, slot.start)?
-                }
-            };
-            updated.push((slot.name, var));
-        }
+        let updated = updated_by(program, outputs, param, waits)?;
         let mut inputs = vec![("grad", vec![grad]), ("rate", vec![rate])];
         if waits {
             let history = match history {
@@ -240,6 +221,32 @@ fn append(
     Ok(Minimization { gradients, rate, norm })
 }
 
+/// Returns the variable of each slot that the rule updates; a state that is new becomes a variable of the program.
+fn updated_by(
+    program: &mut Program,
+    outputs: &'static [Slot],
+    param: VarId,
+    waits: bool,
+) -> Result<Vec<(&'static str, VarId)>> {
+    let mut updated = Vec::with_capacity(outputs.len());
+    for slot in outputs.iter().filter(|slot| slot.updated) {
+        let var = match slot.name {
+            "param" => param,
+            SETTLED if !waits => continue,
+            SETTLED => {
+                let height = program.spec(param)?.shape.first().and_then(|e| e.known()).unwrap_or(0);
+                state(program, param, SETTLED, Spec::fixed(DType::F64, &[height])?, 0.0)?
+            }
+            name => {
+                let spec = program.spec(param)?.clone();
+                state(program, param, name, spec, slot.start)?
+            }
+        };
+        updated.push((slot.name, var));
+    }
+    Ok(updated)
+}
+
 /// The gradients to clip, and the arguments for the clipping operators. The operators clip in place: a gradient's
 /// variable then holds the clipped gradient.
 #[derive(Clone, Copy)]
@@ -252,6 +259,19 @@ struct Clip<'a> {
 impl<'a> Clip<'a> {
     fn request(&self, kind: &'a str) -> Append<'a> {
         Append { role: Role::Update, caller: self.caller.to_string(), ..Append::forward(kind) }
+    }
+
+    /// Appends operators that clip as the options require; returns the variable of the global norm.
+    fn all(&self, program: &mut Program, options: &Options) -> Result<Option<VarId>> {
+        if let Some(limit) = options.clip_value {
+            self.value(program, limit)?;
+        }
+        if let Some(max_norm) = options.clip_norm {
+            for one in self.gradients.chunks(1) {
+                Clip { gradients: one, ..*self }.norm(program, max_norm)?;
+            }
+        }
+        options.max_norm.map(|max_norm| self.norm(program, max_norm)).transpose()
     }
 
     /// Appends operators that clip every number of every gradient to the range from −limit to limit.

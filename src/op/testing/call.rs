@@ -212,6 +212,64 @@ pub(super) struct BackwardInput<'a> {
     pub(super) wanted: &'a [usize],
 }
 
+/// Makes the memory for the wanted dense gradients.
+fn gradient_memory(
+    direct: &Direct,
+    wanted: &[usize],
+    how: CallOptions<'_>,
+) -> Result<Vec<Vec<Option<Dense>>>> {
+    let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
+    for (slot, vars) in direct.inputs().iter().enumerate() {
+        let mut row = Vec::new();
+        for (var, spec) in vars.iter().zip(&direct.input_specs()[slot]) {
+            row.push(if !wanted.contains(&slot) || !spec.dtype.is_float() {
+                None
+            } else if how.in_place.contains(&slot) {
+                Some(var.storage().to_dense()?.into_owned())
+            } else {
+                Some(unwritten(direct, spec, how.part)?)
+            });
+        }
+        values.push(row);
+    }
+    Ok(values)
+}
+
+/// Lends the memory of the gradients for writing; returns the number of lent values.
+fn lend_gradients<'a>(
+    op: &dyn Op,
+    specs: &[Vec<Spec>],
+    values: &'a mut [Vec<Option<Dense>>],
+    lent: &mut LentBuffers<'a>,
+    wiring: &mut Wiring,
+) -> Result<usize> {
+    let mut writes = 0;
+    for (slot, row) in values.iter_mut().enumerate() {
+        let mut places = Vec::new();
+        for (k, value) in row.iter_mut().enumerate() {
+            let kind = match specs[slot][k].storage {
+                StorageKind::Dense => op.gradient(slot, specs).storage,
+                own => own,
+            };
+            let index = match (value, PooledStorage::of(kind)) {
+                (None, _) => OperandPosition::Absent,
+                (Some(_), Some(empty)) => {
+                    lent.pool.push(empty);
+                    OperandPosition::Pooled(lent.pool.len() - 1)
+                }
+                (Some(dense), None) => {
+                    lent.write(dense, &specs[slot][k])?;
+                    writes += 1;
+                    OperandPosition::Dense(writes - 1)
+                }
+            };
+            places.push((index, Assign::Write));
+        }
+        wiring.input_gradients.push(places);
+    }
+    Ok(writes)
+}
+
 /// Runs a backward call; returns the gradients and, if `how.results` is true, the outputs.
 pub(super) fn backward(
     op: &dyn Op,
@@ -240,48 +298,12 @@ pub(super) fn backward(
         let values = values.iter().map(Option::as_ref);
         wiring.output_gradients.push(lent.slot(values, &direct.output_specs()[slot], how.part)?);
     }
-    let mut values: Vec<Vec<Option<Dense>>> = Vec::new();
-    for (slot, vars) in direct.inputs().iter().enumerate() {
-        let mut row = Vec::new();
-        for (var, spec) in vars.iter().zip(&specs[slot]) {
-            row.push(if !wanted.contains(&slot) || !spec.dtype.is_float() {
-                None
-            } else if how.in_place.contains(&slot) {
-                Some(var.storage().to_dense()?.into_owned())
-            } else {
-                Some(unwritten(direct, spec, how.part)?)
-            });
-        }
-        values.push(row);
-    }
+    let mut values = gradient_memory(direct, wanted, how)?;
     let mut results: Vec<Vec<Dense>> = Vec::new();
     for specs in direct.output_specs().iter().filter(|_| how.results) {
         results.push(specs.iter().map(|s| unwritten(direct, s, how.part)).collect::<Result<_>>()?);
     }
-    let mut writes = 0;
-    for (slot, row) in values.iter_mut().enumerate() {
-        let mut places = Vec::new();
-        for (k, value) in row.iter_mut().enumerate() {
-            let kind = match specs[slot][k].storage {
-                StorageKind::Dense => op.gradient(slot, specs).storage,
-                own => own,
-            };
-            let index = match (value, PooledStorage::of(kind)) {
-                (None, _) => OperandPosition::Absent,
-                (Some(_), Some(empty)) => {
-                    lent.pool.push(empty);
-                    OperandPosition::Pooled(lent.pool.len() - 1)
-                }
-                (Some(dense), None) => {
-                    lent.write(dense, &specs[slot][k])?;
-                    writes += 1;
-                    OperandPosition::Dense(writes - 1)
-                }
-            };
-            places.push((index, Assign::Write));
-        }
-        wiring.input_gradients.push(places);
-    }
+    let mut writes = lend_gradients(op, specs, &mut values, &mut lent, &mut wiring)?;
     for (row, specs) in results.iter_mut().zip(direct.output_specs()) {
         let mut places = Vec::new();
         for (dense, spec) in row.iter_mut().zip(specs) {

@@ -4,7 +4,7 @@ use crate::error::{AtCaller, Error, Result};
 use crate::executor::{Executor, Run, Scope, Stage, interpret};
 use crate::operator::VarId;
 use crate::program::description::initialize::constant;
-use crate::program::{Builder, Var, backward};
+use crate::program::{Builder, Program, Var, backward};
 use crate::tensor::{DType, Dense, Variable};
 
 use super::values::filled;
@@ -40,7 +40,8 @@ pub fn check_gradients(
     check(net, inputs, build).at_caller()
 }
 
-fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> Vec<Var>) -> Result<()> {
+/// Appends a feed for each input; inputs with the same LoD have the same sequences.
+fn feed_inputs(net: &Builder, inputs: &[Variable]) -> Vec<Var> {
     let mut feeds: Vec<Var> = Vec::new();
     for (i, input) in inputs.iter().enumerate() {
         let (name, dims) = (format!("input_{i}"), input.shape().get(1..).unwrap_or_default());
@@ -50,6 +51,27 @@ fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> 
             (_, lod) => net.feed(&name, input.dtype(), dims, lod.map_or(0, |lod| lod.levels())),
         });
     }
+    feeds
+}
+
+/// Adds a number to each number of the parameters: ten times smaller numbers to the trained parameters.
+fn move_parameters(program: &Program, scope: &mut Scope) -> Result<()> {
+    for (salt, id) in program.parameters().enumerate() {
+        let (name, share) = (&program.var(id).name, if program.var(id).stop_gradient { 1.0 } else { 0.1 });
+        let mut value: Dense = scope.get(name)?;
+        if value.dtype() != DType::F64 {
+            return Err(Error::new(format!("parameter `{name}`"), "f64", value.dtype().to_string()));
+        }
+        let moves = filled(value.shape(), DType::F64, salt)?;
+        let numbers = value.as_mut_slice::<f64>()?.iter_mut();
+        numbers.zip(moves.as_slice::<f64>()?).for_each(|(x, by)| *x += share * by);
+        scope.set(name, value)?;
+    }
+    Ok(())
+}
+
+fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> Vec<Var>) -> Result<()> {
+    let feeds = feed_inputs(&net, inputs);
     let mut fed: Vec<(VarId, Variable)> = feeds.iter().map(|feed| feed.id()).zip(inputs.to_vec()).collect();
     let watched = feeds.iter().zip(inputs).filter(|(_, input)| input.dtype() == DType::F64);
     let watched: Vec<Var> = watched.map(|(&feed, _)| feed).collect();
@@ -71,17 +93,7 @@ fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> 
     let loss = loss.ok_or_else(|| Error::new("outputs of the model", "at least one", "none"))?.id();
     let gradients = backward::differentiate(&mut program, &registry, loss)?;
     let mut scope = Scope::of(&program)?;
-    for (salt, id) in program.parameters().enumerate() {
-        let (name, share) = (&program.var(id).name, if program.var(id).stop_gradient { 1.0 } else { 0.1 });
-        let mut value: Dense = scope.get(name)?;
-        if value.dtype() != DType::F64 {
-            return Err(Error::new(format!("parameter `{name}`"), "f64", value.dtype().to_string()));
-        }
-        let moves = filled(value.shape(), DType::F64, salt)?;
-        let numbers = value.as_mut_slice::<f64>()?.iter_mut();
-        numbers.zip(moves.as_slice::<f64>()?).for_each(|(x, by)| *x += share * by);
-        scope.set(name, value)?;
-    }
+    move_parameters(&program, &mut scope)?;
     let wrt: Vec<VarId> = program.trained_parameters().chain(watched.iter().map(|var| var.id())).collect();
     let unreached = |id: VarId| {
         Error::new(format!("gradient of `{}`", program.var(id).name), "a number that is not 0", "none")

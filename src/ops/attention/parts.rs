@@ -326,12 +326,50 @@ pub(super) fn backward<T: Float>(
     rooms.bias = sums;
 }
 
-fn backward_part<'a, T: Float>(
+/// Computes the gradients of the heads and sequences of a block, one head of one sequence after the other.
+fn backward_heads<'a, T: Float>(
     inputs: Inputs<'a, T>,
     part: HeadBlock,
     result: AttentionResult<'a, T>,
     gradients: Gradients<'_, T>,
     mut bias: Option<ViewMut<'_, T>>,
+    room: &mut AttentionRoom<T>,
+) {
+    let Gradients { q: mut dq, k: mut dk, v: mut dv } = gradients;
+    let first = (inputs.query_rows(&part.sequences).start, inputs.key_rows(&part.sequences).start);
+    for sequence in part.sequences.clone() {
+        for head in part.heads.clone() {
+            let (queries, keys) = (inputs.queries.rows(sequence), inputs.keys.rows(sequence));
+            let at = head - part.heads.start;
+            // The columns of head `head`: `own` counts columns from the first head of this block, `head_columns` from the first head
+            // of the variable.
+            let own = |width: usize| inputs.columns(width, at..at + 1);
+            let head_columns = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
+            let read = |view: View<'a, T>| read(view, &queries, head_columns(view));
+            let result = AttentionResult {
+                out: read(result.out),
+                log_sums: read(result.log_sums),
+                dout: result.dout.map(read),
+                dlog_sums: result.dlog_sums.map(read),
+            };
+            let (q_columns, v_columns) = (own(inputs.q.width()), own(inputs.v.width()));
+            let (q_place, k_place) = ((first.0, q_columns.clone()), (first.1, q_columns));
+            let v_place = (first.1, v_columns);
+            let q = dq.as_mut().map(|(to, assign)| (within(to, queries, q_place), *assign));
+            let k = dk.as_mut().map(|(to, assign)| (within(to, keys.clone(), k_place), *assign));
+            let v = dv.as_mut().map(|(to, assign)| (within(to, keys, v_place), *assign));
+            let gradients = AttentionGradients { q, k, v, bias: bias.as_mut().map(|bias| bias.row(at)) };
+            attention_backward(inputs.attended(sequence, head), inputs.scores(head), result, gradients, room);
+        }
+    }
+}
+
+fn backward_part<'a, T: Float>(
+    inputs: Inputs<'a, T>,
+    part: HeadBlock,
+    result: AttentionResult<'a, T>,
+    gradients: Gradients<'_, T>,
+    bias: Option<ViewMut<'_, T>>,
     rooms: &mut [AttentionRoom<T>],
 ) {
     let left = rooms.len() / 2;
@@ -339,43 +377,11 @@ fn backward_part<'a, T: Float>(
         true => None,
         false => inputs.halving(&part, (left, rooms.len()), bias.is_none()),
     };
-    let Gradients { q: mut dq, k: mut dk, v: mut dv } = gradients;
     let Some(halving) = halving else {
         let Some(room) = rooms.first_mut() else { return };
-        let first = (inputs.query_rows(&part.sequences).start, inputs.key_rows(&part.sequences).start);
-        for sequence in part.sequences.clone() {
-            for head in part.heads.clone() {
-                let (queries, keys) = (inputs.queries.rows(sequence), inputs.keys.rows(sequence));
-                let at = head - part.heads.start;
-                // The columns of head `head`: `own` counts columns from the first head of this block, `head_columns` from the first head
-                // of the variable.
-                let own = |width: usize| inputs.columns(width, at..at + 1);
-                let head_columns = |view: View<'a, T>| inputs.columns(view.width(), head..head + 1);
-                let read = |view: View<'a, T>| read(view, &queries, head_columns(view));
-                let result = AttentionResult {
-                    out: read(result.out),
-                    log_sums: read(result.log_sums),
-                    dout: result.dout.map(read),
-                    dlog_sums: result.dlog_sums.map(read),
-                };
-                let (q_columns, v_columns) = (own(inputs.q.width()), own(inputs.v.width()));
-                let (q_place, k_place) = ((first.0, q_columns.clone()), (first.1, q_columns));
-                let v_place = (first.1, v_columns);
-                let q = dq.as_mut().map(|(to, assign)| (within(to, queries, q_place), *assign));
-                let k = dk.as_mut().map(|(to, assign)| (within(to, keys.clone(), k_place), *assign));
-                let v = dv.as_mut().map(|(to, assign)| (within(to, keys, v_place), *assign));
-                let gradients = AttentionGradients { q, k, v, bias: bias.as_mut().map(|bias| bias.row(at)) };
-                attention_backward(
-                    inputs.attended(sequence, head),
-                    inputs.scores(head),
-                    result,
-                    gradients,
-                    room,
-                );
-            }
-        }
-        return;
+        return backward_heads(inputs, part, result, gradients, bias, room);
     };
+    let Gradients { q: dq, k: dk, v: dv } = gradients;
     let (mine, theirs) = rooms.split_at_mut(left);
     let (a, b) = part.halves(&halving);
     let ((dq, dq_after), (dk, dk_after), (dv, dv_after)) = match halving {
