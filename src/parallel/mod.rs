@@ -21,6 +21,9 @@ pub(crate) use deal::{by_tokens, in_turn, parts_of};
 pub(crate) use gradients::{GradientShare, GradientSpec, HeldSums, add_rows};
 #[cfg(feature = "mpi")]
 pub use mpi::Mpi;
-pub use threads::{Faults, ThreadRank, simulated, threads};
+// The simulation of lost messages is only for tests.
+#[doc(hidden)]
+pub use threads::{Faults, simulated};
+pub use threads::{ThreadRank, threads};
 pub(crate) use tree::{subtrees, sum, sum_all};
 pub use world::{Traffic, World};

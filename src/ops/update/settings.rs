@@ -6,6 +6,7 @@ use crate::operator::attributes::Attribute;
 use crate::tensor::StorageKind;
 
 /// Reads the storage of a parameter and its states: dense, or selected rows for a row-sparse parameter.
+#[doc(hidden)]
 #[track_caller]
 pub fn dense_or_rows(attributes: &Attributes, name: &str) -> Result<StorageKind> {
     if attributes.get(name).is_none() {
@@ -48,18 +49,21 @@ pub fn or_zero(attributes: &Attributes, name: &str) -> Result<f64> {
 }
 
 /// Reads a number attribute that is at least 0; returns 1 if the attribute is absent.
+#[doc(hidden)]
 #[track_caller]
 pub fn or_one(attributes: &Attributes, name: &str) -> Result<f64> {
     if attributes.get(name).is_none() { Ok(1.0) } else { not_negative(attributes, name) }
 }
 
 /// Reads a number of steps; returns 0 if the attribute is absent.
+#[doc(hidden)]
 #[track_caller]
 pub fn steps(attributes: &Attributes, name: &str) -> Result<usize> {
     if attributes.get(name).is_none() { Ok(0) } else { attributes.size(name).at_caller() }
 }
 
 /// Returns the factor of the learning rate at a step: 0 for the steps 1 to `held`, and 1 for later steps.
+#[doc(hidden)]
 pub fn after(held: usize, step: f64) -> f64 {
     if held == 0 || step > held as f64 { 1.0 } else { 0.0 }
 }
