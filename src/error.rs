@@ -229,7 +229,7 @@ impl Error {
     /// Sets the fields of the place that are not known yet. Fields that are known are kept, with one exception: the
     /// line is replaced if it is the line of the constructor's caller, or a line of this library.
     #[must_use]
-    pub(crate) fn at(mut self, place: Place) -> Self {
+    pub fn at(mut self, place: Place) -> Self {
         let Details { place: known, made, .. } = &mut *self.0;
         known.operator = known.operator.take().or(place.operator);
         known.variable = known.variable.take().or(place.variable);

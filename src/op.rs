@@ -71,9 +71,9 @@ pub use crate::operator::sample::{numbers, sparse_numbers};
 pub use crate::operator::{
     Arity, Attributes, Backward, CSR, CallInputs, CallMemory, CallSizes, CheckCase, Cost, CsrBuffer, DENSE,
     DENSE_OR_CSR, DENSE_OR_ROWS, Debt, Declaration, DeclaredOp, Extent, Facts, Forward, Gradient, Hints,
-    InferShape, Literal, LiteralRef, LodEffect, MatrixUnit, NewLevels, Op, Operand, Pass, Pieces, Prepare,
-    ROWS, Reach, RowBuffer, RowValue, RunFacts, Sequences, Shape, Signature, Size, Slot, Spec, StorageBound,
-    Total, Work,
+    InferShape, Kernel, Literal, LiteralRef, LodEffect, MatrixUnit, NewLevels, Op, Operand, Pass, Pieces,
+    Prepare, ROWS, Reach, RowBuffer, RowValue, RunFacts, Sequences, Shape, Signature, Size, Slot, Spec,
+    StorageBound, Total, Work,
 };
 
 #[cfg(feature = "internals")]

@@ -205,7 +205,7 @@ impl Lod {
 
     /// Removes the top level: the sequences of the next level become the top-level sequences. Returns `None` if there
     /// is only one level.
-    pub(crate) fn without_top(&self) -> Option<Arc<Lod>> {
+    pub fn without_top(&self) -> Option<Arc<Lod>> {
         let mut levels = self.to_levels();
         levels.remove(0);
         Self::new(levels).ok()

@@ -47,7 +47,7 @@ pub struct Hints {
     #[doc(hidden)]
     pub takes_bf16: &'static [&'static str],
     /// Whether `backward` takes the gradient of the only output in bf16, too
-    /// ([`Backward::holds_bf16_gradient`](crate::operator::Backward::holds_bf16_gradient)), since only products read it. Only for
+    /// (`Backward::holds_bf16_gradient`), since only products read it. Only for
     /// operators with the hint [`multiplies`](Self::multiplies).
     #[doc(hidden)]
     pub takes_bf16_gradient: bool,
@@ -82,7 +82,7 @@ pub struct Hints {
     #[doc(hidden)]
     pub fusions: &'static [Fusion],
     /// The merging of calls: several calls become one call if they have the same variables in all input slots except
-    /// [`Merge::beside`]. `None` if calls cannot be merged. The compiler merges calls that a loop makes at every step. Merging is
+    /// `Merge::beside`. `None` if calls cannot be merged. The compiler merges calls that a loop makes at every step. Merging is
     /// only for operators that are row-wise, do not draw random numbers, and have one output.
     #[doc(hidden)]
     pub merges: Option<Merge>,

@@ -50,7 +50,6 @@ pub use registry::Registry;
 pub use rows::{RowBuffer, RowValue};
 pub use sample::{CheckCase, Operand};
 pub use shapes::InferShape;
-pub(crate) use signature::Kernel;
-pub use signature::{Arity, CSR, DENSE, DENSE_OR_CSR, DENSE_OR_ROWS, ROWS, Signature, Slot};
+pub use signature::{Arity, CSR, DENSE, DENSE_OR_CSR, DENSE_OR_ROWS, Kernel, ROWS, Signature, Slot};
 pub use size::Size;
 pub(crate) use table::{RowTable, TableRows};

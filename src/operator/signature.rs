@@ -17,7 +17,7 @@ pub struct Signature {
 
 /// A combination of storages that an operator has a kernel for: the accepted storages of each input slot, in the order of the
 /// slots. Input slots that are not listed take dense variables.
-pub(crate) type Kernel = &'static [&'static [StorageKind]];
+pub type Kernel = &'static [&'static [StorageKind]];
 
 /// The entry of a [`Kernel`] for a dense input.
 pub const DENSE: &[StorageKind] = &[StorageKind::Dense];
@@ -230,7 +230,8 @@ impl Slot {
     }
 
     /// Allows the slot to hold a row-sparse parameter. The operator reads the parameter by the method `table` of the
-    /// contexts, or updates the parameter by [`Forward::update_tables`](crate::operator::Forward::update_tables).
+    /// contexts, or updates the parameter by `Forward::update_tables`.
+    #[doc(hidden)]
     #[must_use]
     pub const fn table(self) -> Self {
         Slot { table: true, ..self }

@@ -21,7 +21,7 @@ pub(crate) use construction::var::Var;
 pub use construction::vars::{Outputs, Vars};
 pub use construction::warning::Warning;
 pub use description::carried::CarriedState;
-pub(crate) use description::language::RECURRENT;
+pub use description::language::RECURRENT;
 pub use description::op_desc::{Memory, OpDesc, Role, SlotVars, StepDesc, StepGradient, VarPair};
 pub(crate) use description::program::Program;
 pub use description::program::{Append, Block};

@@ -13,7 +13,7 @@ impl<'a> CallInputs<'a> {
     /// [`Hints::takes_bf16`](crate::operator::Hints::takes_bf16), in the first slot of an operator with the hint
     /// [`copies`](crate::operator::Hints::copies) and, in `backward`, in a slot of
     /// [`Hints::saves_bf16`](crate::operator::Hints::saves_bf16).
-    pub(crate) fn holds_bf16(&self, slot: usize) -> bool {
+    pub fn holds_bf16(&self, slot: usize) -> bool {
         let position = self.call.wiring.missing.slot(&self.call.wiring.inputs, slot).first();
         matches!(position, Some(&OperandPosition::Dense(i)) if self.operands.read_is::<bf16>(i))
     }

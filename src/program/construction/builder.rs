@@ -190,7 +190,7 @@ impl Builder {
     /// Records an error that a layer detected, with the line of the user's code. Returns an unknown variable, for the layer to
     /// return as its result.
     #[track_caller]
-    pub(crate) fn refuse(&self, error: Error) -> Var {
+    pub fn refuse(&self, error: Error) -> Var {
         let (caller, inside) = (self.here(), self.inside());
         let error = match inside {
             Some(line) => error.called(caller).noted(format!("inside the layer, at {line}")),

@@ -6,7 +6,7 @@
 
 /// The kind of the operator that runs a step block. The operator `recurrent` is in no registry: compilers and interpreters
 /// implement it.
-pub(crate) const RECURRENT: &str = "recurrent";
+pub const RECURRENT: &str = "recurrent";
 
 /// An operator that the builder or differentiation appends without a call by the user. The operator comes from the builder's
 /// registry and has one output.
