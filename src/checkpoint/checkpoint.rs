@@ -14,6 +14,7 @@ use super::sections::{
     PURPOSE, ROWS, SHARDS, SUMS, TENSOR, VOCABULARY, about, longest, malformed, unfit,
 };
 use super::shard_files::ShardFiles;
+use super::shards::RowFilter;
 use super::stored::{
     NamedVocabulary, StoredCriterion, StoredEpoch, StoredMetric, StoredPosition, StoredPurpose, StoredSums,
     StoredTexts,
@@ -166,7 +167,7 @@ impl Checkpoint {
     /// Loads a checkpoint as [`Self::load`] does. This function is not generic, so it is compiled only once, not in every
     /// calling crate.
     fn load_file(path: &Path) -> Result<Self> {
-        Self::read(wire::open(path)?)?.with_shards(path, None)
+        Self::load_rows(path, &RowFilter::All)
     }
 
     /// Reads the position of the training in a checkpoint file, without the tensors.

@@ -54,4 +54,5 @@ pub use history::EpochScores;
 pub use metric::MetricDesc;
 pub use position::{Best, Criterion, Position};
 pub use purpose::Purpose;
+pub(crate) use shards::RowFilter;
 pub use sums::SparseSums;

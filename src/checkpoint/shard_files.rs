@@ -125,11 +125,16 @@ pub(crate) fn check(path: &Path) -> Result<()> {
 }
 
 /// Returns the name for the next set at `path`, which differs from the name of the existing set.
-pub(crate) fn next_name(path: &Path) -> u8 {
+///
+/// # Errors
+/// Returns an error if there is a file that cannot be read.
+pub(crate) fn next_name(path: &Path) -> Result<u8> {
     let [first, second] = NAMES;
     match ShardFiles::find(path) {
-        Ok(Some(set)) if set.name == first => second,
-        _ => first,
+        Ok(Some(set)) if set.name == first => Ok(second),
+        // A damaged file has no set to keep.
+        Err(e) if e.kind() != ErrorKind::Format && path.exists() => Err(e),
+        _ => Ok(first),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checkpoints of several ranks: each rank writes a file with its rows of the row-sparse variables, and one file has the rest.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::checkpoint::Checkpoint;
@@ -9,24 +9,60 @@ use super::shard_files::{self, ShardFiles};
 use super::tensor;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Scope;
+use crate::program::VarRole;
 use crate::tensor::{SelectedRows, Storage, StorageKind};
 use crate::wire;
 
 /// The rows of row-sparse variables by the section and the name of the variable: the rows of each file that was read.
 type RowsByName = BTreeMap<(bool, String), Vec<SelectedRows>>;
 
+/// Which rows of row-sparse variables are loaded.
+pub(crate) enum RowFilter {
+    All,
+    /// The rows of one rank, given as (rank, number of ranks): row r belongs to rank r modulo the number of ranks.
+    Own((usize, usize)),
+    /// The parameters of the best epoch or, if there is none, the last parameters; no states.
+    Predicting,
+}
+
+impl RowFilter {
+    /// Returns the rows to keep of a variable; `None` if none of its rows are needed.
+    fn keep(
+        &self,
+        of: &Checkpoint,
+        (best, name): (bool, &str),
+        rows: SelectedRows,
+    ) -> Result<Option<SelectedRows>> {
+        let is_state = of.program.find(name).is_some_and(|id| of.program.var(id).role == VarRole::State);
+        match self {
+            Self::All => Ok(Some(rows)),
+            Self::Own(own) => rows.at(&rows.positions_of(*own)).map(Some),
+            Self::Predicting => Ok(Some(rows).filter(|_| best == of.position.best.is_some() && !is_state)),
+        }
+    }
+}
+
 impl Checkpoint {
-    /// Loads a checkpoint as [`Self::load`] does. Of the row-sparse variables, only the rows of one rank are returned, which is
-    /// given as (rank, number of ranks): row r belongs to rank r modulo the number of ranks.
-    pub(crate) fn load_own_rows(path: &Path, own: (usize, usize)) -> Result<Self> {
-        Self::read(wire::open(path)?)?.with_shards(path, Some(own))
+    /// Loads a checkpoint as [`Self::load`] does, with only the rows of row-sparse variables that a filter keeps.
+    pub(crate) fn load_rows(path: &Path, filter: &RowFilter) -> Result<Self> {
+        let read = Self::read(wire::open(path)?)?;
+        // The rank files lie beside the file itself, not beside a link to it.
+        let file = std::fs::canonicalize(path);
+        read.with_shards(file.as_deref().unwrap_or(path), filter)
     }
 
-    /// Writes a rank file: the rows in `scope` and in the parameters of the best epoch. Returns the checksum of the file.
+    /// Writes a rank file beside `set`, the file of a checkpoint: the rows in `scope` and in the parameters of the best epoch.
+    /// Returns the checksum of the file.
     ///
     /// # Errors
     /// Fails if the file cannot be written.
-    pub(crate) fn save_rows(&self, scope: &mut Scope, path: &Path) -> Result<u64> {
+    pub(crate) fn save_rows(
+        &self,
+        scope: &mut Scope,
+        (set, name): (&Path, u8),
+        own: (usize, usize),
+    ) -> Result<u64> {
+        let path = &shard_files::path(set, name, own)?;
         shard_files::check(path)?;
         wire::write_atomically(path, |out| {
             for (_, var) in self.program.vars().filter(|(_, var)| var.is_row_sparse()) {
@@ -41,32 +77,39 @@ impl Checkpoint {
             }
             Ok(())
         })?;
+        // The rank files have the permissions of the checkpoint; a file system without permissions needs none.
+        if let Ok(about) = std::fs::metadata(set) {
+            drop(std::fs::set_permissions(path, about.permissions()));
+        }
         shard_files::checksum(path)
     }
 
-    /// Adds the rows of the rank files beside `path`, the file of this checkpoint; keeps only the rows of the rank `own`, if it
-    /// is given.
-    pub(super) fn with_shards(mut self, path: &Path, own: Option<(usize, usize)>) -> Result<Self> {
+    /// Adds the rows of the rank files beside `path`, the file of this checkpoint, that the filter keeps.
+    fn with_shards(mut self, path: &Path, filter: &RowFilter) -> Result<Self> {
         let mut rows = RowsByName::new();
         if let Some(shards) = self.shards.take() {
             let files = shards.sums.len();
             // If the number of ranks is unchanged, a rank has all its rows in its own file.
-            let needed = |file: &usize| own.is_none_or(|(rank, ranks)| ranks != files || rank == *file);
+            let needed = |file: &usize| match filter {
+                RowFilter::Own((rank, ranks)) => *ranks != files || rank == file,
+                _ => true,
+            };
             for file in (0..files).filter(needed) {
-                self.read_rows(&shards, path, file, own, &mut rows)?;
+                self.read_rows(&shards, path, file, filter, &mut rows)?;
             }
-        } else if own.is_some() {
-            for (best, values) in [(false, &mut self.tensors), (true, &mut self.best)] {
-                for (name, value) in values.iter_mut() {
-                    if let Storage::SelectedRows(all) = value {
-                        rows.insert((best, name.clone()), vec![own_rows(all, own)?]);
-                    }
+        } else if let RowFilter::Own(own) = filter {
+            for value in self.tensors.values_mut().chain(self.best.values_mut()) {
+                if let Storage::SelectedRows(all) = value {
+                    *all = all.at(&all.positions_of(*own))?;
                 }
             }
         }
         for ((best, name), shares) in rows {
             let to = if best { &mut self.best } else { &mut self.tensors };
             to.insert(name, SelectedRows::joined(&shares)?.into());
+        }
+        if matches!(filter, RowFilter::Predicting) {
+            return Ok(self);
         }
         let shown = format!("file `{}`", path.display());
         let wrong = |what: &str, expected: &str, got: &str| {
@@ -81,30 +124,31 @@ impl Checkpoint {
         shards: &ShardFiles,
         path: &Path,
         file: usize,
-        own: Option<(usize, usize)>,
+        filter: &RowFilter,
         to: &mut RowsByName,
     ) -> Result<()> {
         let files = shards.sums.len();
         let mut reader = wire::open(&shards.checked(path, file)?)?;
+        let mut known = BTreeSet::new();
         while let Some(section) = reader.next_section()?.map(str::to_owned) {
             if !matches!(&*section, ROWS | BEST_ROWS) {
                 reader.end_section()?;
                 continue;
             }
             let (name, value) = tensor::read(&mut reader, &section, &self.program)?;
-            let value = value.into_parts().0;
-            let rows = value.as_selected_rows()?;
+            let Storage::SelectedRows(rows) = value.into_parts().0 else { continue };
             if let Some(id) = rows.row_ids().iter().find(|id| **id as usize % files != file) {
                 let expected = format!("rows whose numbers modulo {files} are {file}");
                 return Err(reader.refused(&name, expected, format!("row {id}")));
             }
-            to.entry((section == BEST_ROWS, name)).or_default().push(own_rows(rows, own)?);
+            let best = section == BEST_ROWS;
+            if !known.insert((best, name.clone())) {
+                return Err(reader.refused(&name, "the name once", "the name twice"));
+            }
+            if let Some(rows) = filter.keep(self, (best, &name), rows)? {
+                to.entry((best, name)).or_default().push(rows);
+            }
         }
         Ok(())
     }
-}
-
-/// Returns the rows that belong to a rank; all rows for `None`.
-fn own_rows(rows: &SelectedRows, own: Option<(usize, usize)>) -> Result<SelectedRows> {
-    own.map_or_else(|| Ok(rows.clone()), |own| rows.at(&rows.positions_of(own)))
 }

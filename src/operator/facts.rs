@@ -212,4 +212,16 @@ pub enum Debt {
     Later,
     /// The missed update cannot be postponed, since the rule can only make it for all rows at once; the string is the reason.
     AtOnce(&'static str),
+    /// As [`Self::AtOnce`]; also, the update of each row depends on all other rows, so a table with such a rule cannot be divided.
+    Whole(&'static str),
+}
+
+impl Debt {
+    /// Returns the reason why the missed update cannot be postponed; `None` if it can be, or if none is missed.
+    pub fn at_once(self) -> Option<&'static str> {
+        match self {
+            Self::AtOnce(reason) | Self::Whole(reason) => Some(reason),
+            Self::Nothing | Self::Later => None,
+        }
+    }
 }

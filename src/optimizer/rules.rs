@@ -13,7 +13,7 @@ use super::{Group, Optimizer, Options, Schedule, SparseMode, UpdateRule};
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::Attributes;
 #[cfg(any(test, feature = "internals"))]
-use crate::operator::Debt::{AtOnce, Later, Nothing};
+use crate::operator::Debt::{AtOnce, Later, Nothing, Whole};
 
 optimizers! {
     /// Stochastic gradient descent (SGD), optionally with momentum, with the update operator `sgd`.
@@ -136,7 +136,7 @@ optimizers! {
             weight_decay;
         }
         variants at 0.01 {
-            "lamb" => AtOnce("LAMB, which divides by the length of the whole parameter,"), .weight_decay(0.1);
+            "lamb" => Whole("LAMB, which divides by the length of the whole parameter,"), .weight_decay(0.1);
         }
     }
 

@@ -201,7 +201,7 @@ fn selected_rows_are_exact_unless_a_move_cannot_wait() {
         match variant.owes {
             Debt::Nothing => assert_eq!(outcome, Ok(false), "{}", variant.name),
             Debt::Later => assert_eq!(outcome, Ok(true), "{}", variant.name),
-            Debt::AtOnce(why) => {
+            Debt::AtOnce(why) | Debt::Whole(why) => {
                 let error = outcome.unwrap_err();
                 let parts = [".lazy()", "`table`", why];
                 assert!(parts.iter().all(|part| error.contains(part)), "{}: {error}", variant.name);

@@ -24,6 +24,6 @@ impl OptimizerVariant {
 
     /// Returns whether the rule updates each row by itself.
     pub fn is_by_rows(&self) -> bool {
-        !matches!(self.owes, Debt::AtOnce(reason) if reason.contains("the whole parameter"))
+        !matches!(self.owes, Debt::Whole(_))
     }
 }

@@ -13,9 +13,6 @@ use crate::program::description::initialize::{ZEROS, constant};
 use crate::program::{Append, Initializer, OpDesc, Program, Role, VarDesc, VarKind, VarRole};
 use crate::tensor::{DType, StorageKind};
 
-/// The kinds of update operators in which the update of a row depends on other rows; the store refuses these operators.
-const WHOLE: [&str; 1] = ["lamb"];
-
 /// The update rule of a key: the operators that an [`Optimizer`] appends to a program for one parameter, which are the
 /// learning rate, the clipping by value and the update. The store applies the rule to merged gradients.
 ///
@@ -51,7 +48,7 @@ impl Rule {
         let grad = program.add_var(feed("gradient", spec))?;
         optimizer
             .update(&mut program, registry, vec![(param, grad)])
-            .and_then(|_| Self::of(&program, param))
+            .and_then(|_| Self::of(&program, registry, param))
             .map_err(|e| e.called(caller))
     }
 
@@ -65,8 +62,9 @@ impl Rule {
     /// Returns the rule by which a program updates the parameter `param`.
     ///
     /// # Errors
-    /// Returns an error if the program does not update the parameter, or the update does not work row by row.
-    pub(super) fn of(program: &Program, param: VarId) -> Result<Self> {
+    /// Returns an error if the program does not update the parameter, the operator is not registered, or the update does not work
+    /// row by row.
+    pub(super) fn of(program: &Program, registry: &Registry, param: VarId) -> Result<Self> {
         let named = |e: Error| e.variable(&program.var(param).name);
         let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
         let update = update_of(program, param);
@@ -85,7 +83,7 @@ impl Rule {
                 other => return Err(named(not_by_rows(other))),
             }
         }
-        if WHOLE.contains(&&*update.kind) {
+        if matches!(registry.parse(&update.kind, &update.attributes)?.owes(), Debt::Whole(_)) {
             return Err(named(not_by_rows(&update.kind)));
         }
         let rate = updates().find(|op| op.writes().any(|var| var == rate));

@@ -229,7 +229,7 @@ fn load(
     for ((key, entry), (_, id)) in known.iter().zip(found) {
         let of_key = |e: Error| e.variable(key.to_string());
         let value_name = named(key);
-        let ruled = update_of(&program, id).map(|_| Rule::of(&program, id));
+        let ruled = update_of(&program, id).map(|_| Rule::of(&program, registry, id));
         let rule = ruled.transpose().map_err(of_key)?;
         if rule.as_ref() != entry.rule() {
             let rule_name = |rule: Option<&Rule>| rule.map_or_else(|| "none".to_owned(), Rule::shown);

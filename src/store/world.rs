@@ -437,9 +437,12 @@ impl WorldStore {
         }
         // Rank 0 chooses one of two names for the new rank files, so that the rank files of the existing set stay until the new
         // set is complete.
-        let mut letter = Letter::new();
-        letter.put(&[shard_files::next_name(path)]);
-        let all = self.meet(Request::Save, None, Ok(Letters::Same(letter)))?;
+        let letters = shard_files::next_name(path).map(|name| {
+            let mut letter = Letter::new();
+            letter.put(&[name]);
+            Letters::Same(letter)
+        });
+        let all = self.meet(Request::Save, None, letters)?;
         let [name] = all.first().map_or(Ok([0]), |first| MessageReader::new(first).number())?;
         let shard = shard_files::path(path, name, (rank, ranks))?;
         let written = shard_files::check(&shard)

@@ -6,7 +6,7 @@ use crate::data::{Batch, Data};
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::{Executor, Run, Scope, Threads};
 use crate::on_data::{BatchRunner, DataBatch};
-use crate::operator::{Registry, VarId};
+use crate::operator::{Debt, Registry, VarId};
 use crate::optimizer::row_selections;
 use crate::parallel::{Message, Reader, World};
 use crate::program::{OpDesc, Program, Role, VarRole};
@@ -50,6 +50,14 @@ impl DealtTables {
             })?;
             let updates = || program.root().ops.iter().filter(|op| op.role == Role::Update);
             let update = updates().find(|op| op.writes().any(|written| written == param));
+            if let Some(update) = update
+                && let Debt::Whole(reason) = registry.parse(&update.kind, &update.attributes)?.owes()
+            {
+                let expected = "an optimizer that updates each row by itself";
+                return Err(
+                    Error::of(ErrorKind::Program, "table to deal", expected, reason).variable(&var.name)
+                );
+            }
             let written: Vec<VarId> = update.iter().flat_map(|op| op.writes()).collect();
             let grad = update.and_then(|op| op.input("grad").first().copied());
             let states = written.iter().map(|&var| program.var(var)).filter(|state| state.is_row_sparse());
@@ -69,7 +77,18 @@ impl DealtTables {
         let selecting = match computed.is_empty() {
             true => None,
             false => {
-                let executor = Executor::on(program.inference(&computed)?, registry, &computed, threads)?;
+                let selecting = program.inference(&computed)?;
+                // The rows of tables are pulled after this program has run, and it runs without carried states.
+                let carried: Vec<VarId> = program.carried_states().map(|state| state.before).collect();
+                let reads = selecting.reads();
+                let unknown =
+                    reads.iter().find(|id| carried.contains(id) || program.var(**id).is_row_sparse());
+                if let Some(&id) = unknown {
+                    let expected = "a table whose row numbers are computed from feeds and dense parameters";
+                    let got = format!("row numbers that depend on `{}`", program.var(id).name);
+                    return Err(Error::of(ErrorKind::Program, "table to deal", expected, got));
+                }
+                let executor = Executor::on(selecting, registry, &computed, threads)?;
                 Some(BatchRunner::new(executor, std::iter::empty()))
             }
         };

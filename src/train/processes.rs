@@ -2,12 +2,12 @@
 //! together, and the work of the first process.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::Process;
 use super::step::unprepared;
+use super::tables::{bytes_of_path, path_of_bytes};
 use super::trainer::Trainer;
 use super::training::TrainingState;
 use super::until::Until;
@@ -205,9 +205,9 @@ impl Trainer {
 
         // The file from which rank 0 has read its rows of dealt tables; the other processes read theirs from it.
         let file = self.training.rows_from.take().filter(|_| self.is_first());
-        let file = file.map_or_else(Vec::new, |file| file.into_os_string().into_encoded_bytes());
+        let file = file.map_or_else(Vec::new, |file| bytes_of_path(&file));
         let file = world.agree("rows of dealt tables", Ok(file))?.swap_remove(0);
-        let file = (!file.is_empty()).then(|| PathBuf::from(text(&file)));
+        let file = (!file.is_empty()).then(|| path_of_bytes(&file)).transpose()?;
         if file.is_some() {
             self.training.dealt_as = self.own_rows();
         }

@@ -9,7 +9,7 @@ use super::trainer::Trainer;
 use super::training::TrainingState;
 use super::until::Until;
 use crate::checkpoint::shard_files;
-use crate::checkpoint::{Checkpoint, MetricDesc, Purpose};
+use crate::checkpoint::{Checkpoint, MetricDesc, Purpose, RowFilter};
 use crate::data::Vocabulary;
 use crate::error::{AtCaller, Error, ErrorKind, Result};
 use crate::metrics::{SHARE, describe};
@@ -37,21 +37,26 @@ impl Trainer {
     /// checkpoint.
     #[track_caller]
     pub fn save(&mut self, path: impl AsRef<Path>) -> Result<()> {
-        if !self.is_first() && self.own_rows().is_some() {
-            return self.save_own_rows(None).map(drop).at_caller();
-        }
-        let target = Target::find(path.as_ref()).at_caller()?;
-        let held = self.training.held.as_ref().is_some_and(|held| held.is(&target));
-        let target = if held { target } else { target.lock().at_caller()? };
-        target.check().at_caller()?;
-        // With several processes, `fit` has gathered the carried states before it returned.
-        if self.others().is_none() {
-            self.gather_carried().at_caller()?;
-        }
-        self.save_to(&target).at_caller()
+        self.save_file(path.as_ref()).at_caller()
     }
 
-    fn save_to(&mut self, target: &Target) -> Result<()> {
+    fn save_file(&mut self, path: &Path) -> Result<()> {
+        if !self.is_first() && self.own_rows().is_some() {
+            return self.save_together(Ok(None));
+        }
+        let target = Target::find(path).and_then(|target| {
+            let held = self.training.held.as_ref().is_some_and(|held| held.is(&target));
+            let target = if held { target } else { target.lock()? };
+            target.check().map(|()| target)
+        });
+        // With several processes, `fit` has gathered the carried states before it returned.
+        if self.others().is_none() {
+            self.gather_carried()?;
+        }
+        self.save_together(target.as_ref().map(Some).map_err(Error::clone))
+    }
+
+    pub(super) fn save_to(&mut self, target: &Target) -> Result<()> {
         self.with_sums(|trainer| trainer.save_whole(target))
     }
 
@@ -76,11 +81,9 @@ impl Trainer {
         for (name, value) in &self.training.best {
             value.check_finite("value of the best epoch, to save").map_err(|e| refused(e, name))?;
         }
-        let shards = self.save_own_rows(Some(target))?;
         let TrainingState { state, scope, .. } = &mut self.training;
-        state.shards = shards;
         let saved = state.save_to(scope, target);
-        let shards = state.shards.take();
+        let shards = &state.shards;
         // Rank files of an earlier set are removed, also if this process alone holds all rows now.
         if saved.is_ok() && state.program.vars().any(|(_, var)| var.is_row_sparse()) {
             shard_files::clear(target.path(), shards.as_ref());
@@ -107,9 +110,10 @@ impl Trainer {
     /// [`Self::checkpoint`]. Without a `file` (as on every rank but the first), only joins the states.
     pub(super) fn save_checkpoint(&mut self, file: Option<&Target>) -> Result<()> {
         self.gather_carried()?;
-        let Some(file) = file else { return self.save_own_rows(None).map(drop) };
-        self.save_to(file)?;
-        self.training.saved = Some(self.training.position.clone());
+        self.save_together(Ok(file))?;
+        if file.is_some() {
+            self.training.saved = Some(self.training.position.clone());
+        }
         Ok(())
     }
 
@@ -138,7 +142,7 @@ impl Trainer {
         let held = own.map(Target::lock).transpose().at_caller()?;
         let own = self.own_rows();
         let checkpoint = match own {
-            Some(own) => Checkpoint::load_own_rows(path, own).at_caller()?,
+            Some(own) => Checkpoint::load_rows(path, &RowFilter::Own(own)).at_caller()?,
             None => Checkpoint::load(path)?,
         };
         self.take(checkpoint)
@@ -227,6 +231,7 @@ impl Trainer {
         match shards {
             None => self.training.dealt_as = None,
             // The state of another rank has no rows of dealt tables, so this process keeps its own.
+            Some(_) if best.is_empty() => {}
             Some(_) => best.extend(
                 ours.best
                     .iter()
@@ -300,8 +305,10 @@ impl Trainer {
                     self.where_to_resume(),
                 ));
             };
-            let from = Checkpoint::load(file)?;
-            whole.best = from.best;
+            let mut from = Checkpoint::load_rows(file, &RowFilter::Predicting)?;
+            from.best.retain(|_, value| value.kind() == StorageKind::SelectedRows);
+            from.tensors.retain(|_, value| value.kind() == StorageKind::SelectedRows);
+            whole.best.extend(from.best);
             others = from.tensors;
         }
         if whole.best.is_empty() {

@@ -153,7 +153,7 @@ impl Trainer {
     fn load_safetensors_file(&mut self, path: &Path, names: &Names) -> Result<ImportReport> {
         self.not_begun()?;
         let (values, imported) = read(path, names, &self.training.program, Purpose::Training)?;
-        values.into_iter().try_for_each(|(name, value)| self.training.scope.set(&name, value))?;
+        values.into_iter().try_for_each(|(name, value)| self.set_value(&name, value.into()))?;
         Ok(imported)
     }
 
@@ -213,7 +213,7 @@ impl Trainer {
         for (name, value) in values() {
             value.check_finite("value of the checkpoint").map_err(|e| e.variable(name))?;
         }
-        values().try_for_each(|(name, value)| self.training.scope.set(name, value.clone()))
+        values().try_for_each(|(name, value)| self.set_value(name, value.clone()))
     }
 }
 

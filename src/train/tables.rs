@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::trainer::Trainer;
 use super::training::TrainingState;
-use crate::checkpoint::Checkpoint;
 use crate::checkpoint::shard_files::{self, ShardFiles};
+use crate::checkpoint::{Checkpoint, Position, RowFilter};
 use crate::data::{Batch, Data};
 use crate::error::{CallerSetting, Error, ErrorKind, Result};
 use crate::parallel::Reader;
@@ -114,10 +114,16 @@ impl Trainer {
         Ok(())
     }
 
-    /// Reads the rows of this process from a checkpoint file.
+    /// Reads the rows of this process from a checkpoint file, from which rank 0 has taken the rest of the state.
     pub(super) fn take_own_rows(&mut self, file: &Path) -> Result<()> {
         let Some(own) = self.own_rows() else { return Ok(()) };
-        let mut from = Checkpoint::load_own_rows(file, own)?;
+        let mut from = Checkpoint::load_rows(file, &RowFilter::Own(own))?;
+        let place = |at: &Position| [at.epoch, at.batch, at.step, at.tokens];
+        if place(&from.position) != place(&self.training.position) {
+            let (what, expected) = (format!("file `{}`", file.display()), self.training.position.to_string());
+            return Err(Error::of(ErrorKind::Io, what, expected, from.position.to_string())
+                .noted("the file changed after rank 0 had read it, or the processes see different folders"));
+        }
         from.tensors.retain(|_, value| value.kind() == StorageKind::SelectedRows);
         from.best.retain(|_, value| value.kind() == StorageKind::SelectedRows);
         from.restore(&mut self.training.scope)?;
@@ -126,29 +132,50 @@ impl Trainer {
         Ok(())
     }
 
-    /// Writes the rows of this process to a file beside `target`, which rank 0 has. Returns the list of all files; `None` if no
-    /// tables are dealt, or if there is no target.
-    pub(super) fn save_own_rows(&mut self, target: Option<&Target>) -> Result<Option<ShardFiles>> {
-        let Some(own) = self.own_rows() else { return Ok(None) };
-        let Some(world) = self.others().cloned() else { return Ok(None) };
+    /// Saves the training to `target`, which only rank 0 has; each process writes its rows to a file beside it. An error of one
+    /// process is an error of all. Does nothing if rank 0 has no target.
+    pub(super) fn save_together(&mut self, target: Result<Option<&Target>>) -> Result<()> {
+        let (Some(own), Some(world)) = (self.own_rows(), self.others().cloned()) else {
+            return target?.map_or(Ok(()), |target| self.save_to(target));
+        };
         self.keep_own_rows()?;
-        let mut about = Vec::new();
-        if let Some(target) = target {
-            about.push(shard_files::next_name(target.path()));
-            about.extend(target.path().as_os_str().as_encoded_bytes());
-        }
-        let about = world.agree("files of dealt tables", Ok(about))?.swap_remove(0);
-        let Some((&name, path)) = about.split_first() else { return Ok(None) };
-        let set = PathBuf::from(String::from_utf8_lossy(path).into_owned());
-        let TrainingState { state, scope, .. } = &mut self.training;
-        let written = shard_files::path(&set, name, own).and_then(|path| state.save_rows(scope, &path));
+        let about = target.as_ref().map_err(Error::clone).and_then(|target| {
+            let Some(target) = target else { return Ok(Vec::new()) };
+            let name = shard_files::next_name(target.path())?;
+            Ok([&[name][..], &bytes_of_path(target.path())].concat())
+        });
+        let doing = "saving of dealt tables";
+        let about = world.agree(doing, about)?.swap_remove(0);
+        let Some((&name, path)) = about.split_first() else { return Ok(()) };
+        let written = path_of_bytes(path).and_then(|set| {
+            let TrainingState { state, scope, .. } = &mut self.training;
+            state.save_rows(scope, (&set, name), own)
+        });
         let noted = |e: Error| {
             e.noted("each process writes its rows of dealt tables to the folder of the checkpoint")
         };
         let sums = written.map(|sum| sum.to_le_bytes().to_vec()).map_err(noted);
-        let all = world.agree("files of dealt tables", sums)?;
+        let all = world.agree(doing, sums)?;
         let sums = all.iter().map(|sum| Reader(sum).number()).collect::<Result<_>>()?;
-        Ok(Some(ShardFiles { name, sums }))
+        let saved = target?.map_or(Ok(()), |target| {
+            self.training.state.shards = Some(ShardFiles { name, sums });
+            let saved = self.save_to(target);
+            self.training.state.shards = None;
+            saved
+        });
+        world.agree(doing, saved.map(|()| Vec::new())).map(drop)
+    }
+
+    /// Sets a parameter; of a dealt table, only the rows of this process.
+    #[track_caller]
+    pub(super) fn set_value(&mut self, name: &str, value: Storage) -> Result<()> {
+        let value = match (value, self.training.dealt_as) {
+            (Storage::SelectedRows(rows), Some(own)) => rows.at(&rows.positions_of(own))?.into(),
+            (value, _) => value,
+        };
+        // The last checkpoint no longer has the rows of this training.
+        self.training.saved = self.training.saved.take().filter(|_| self.training.dealt_as.is_none());
+        self.training.scope.set(name, value)
     }
 
     /// Keeps only the rows of this process, in the parameters and in the parameters of the best epoch.
@@ -190,5 +217,21 @@ impl Trainer {
         let names: Vec<String> = self.row_sparse().collect();
         let bytes = names.iter().map(|name| Ok(self.training.scope.table(name)?.bytes() as u64));
         bytes.sum()
+    }
+}
+
+/// Returns the bytes of a path in a message to other processes.
+pub(super) fn bytes_of_path(path: &Path) -> Vec<u8> {
+    path.as_os_str().as_encoded_bytes().to_vec()
+}
+
+/// Returns the path in a message of another process.
+pub(super) fn path_of_bytes(bytes: &[u8]) -> Result<PathBuf> {
+    #[cfg(unix)]
+    return Ok(std::os::unix::ffi::OsStrExt::from_bytes(bytes)).map(|path: &std::ffi::OsStr| path.into());
+    #[cfg(not(unix))]
+    match std::str::from_utf8(bytes) {
+        Ok(path) => Ok(path.into()),
+        Err(_) => Err(Error::of(ErrorKind::Io, "path of a checkpoint", "UTF-8", "other bytes")),
     }
 }

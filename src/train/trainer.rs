@@ -339,11 +339,7 @@ impl Trainer {
             return Err(Error::new("name of a parameter", expected, format!("`{name}`")));
         }
         self.settle().at_caller()?;
-        let value = match (value.into(), self.training.dealt_as) {
-            (Storage::SelectedRows(rows), Some(own)) => rows.at(&rows.positions_of(own)).at_caller()?.into(),
-            (value, _) => value,
-        };
-        self.training.scope.set(name, value)
+        self.set_value(name, value.into())
     }
 
     /// Returns the scope, which has the parameters and the optimizer's state, for inspection. In a training with sparse

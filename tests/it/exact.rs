@@ -5,7 +5,6 @@ use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Batching, Field, Loader, Samples};
 use unpadded::executor::{Executor, Run, Scope, interpret, settle};
 use unpadded::layers::{Embedding, init};
-use unpadded::op::Debt;
 use unpadded::ops::Pool;
 use unpadded::optimizer::{
     Adam, AdamW, AnyOptimizer, Group, Optimizer, OptimizerKind, Options, RATE_SCALE, Schedule,
@@ -113,8 +112,7 @@ pub(crate) fn rules() -> Vec<(&'static str, AnyOptimizer)> {
         |values| (values.schedule, values.clip_value) = (Schedule::one_cycle(600, 0.3), Some(0.01)),
         |values| (values.schedule, values.clip_norm) = (Schedule::linear(600), Some(0.02)),
     ];
-    let exact =
-        OptimizerKind::variants().into_iter().filter(|values| !matches!(values.owes, Debt::AtOnce(_)));
+    let exact = OptimizerKind::variants().into_iter().filter(|values| values.owes.at_once().is_none());
     exact.zip(options.iter().cycle()).map(|(values, change)| (values.name, values.with(change))).collect()
 }
 

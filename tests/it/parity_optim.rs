@@ -315,7 +315,7 @@ fn exact_rules_whose_moves_cannot_be_made_now_say_what_they_need() {
         let expected = match build.owes {
             Debt::Nothing => continue,
             Debt::Later => &["input `history`: expected the history of updates"][..],
-            Debt::AtOnce(reason) => &[".lazy()", reason],
+            Debt::AtOnce(reason) | Debt::Whole(reason) => &[".lazy()", reason],
         };
         assert!(expected.iter().all(|part| error.contains(part)), "{}: {error}", build.name);
     }

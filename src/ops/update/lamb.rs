@@ -120,7 +120,7 @@ impl Op for Lamb {
     }
 
     fn owes(&self) -> Debt {
-        Debt::AtOnce("LAMB, which divides by the length of the whole parameter,")
+        Debt::Whole("LAMB, which divides by the length of the whole parameter,")
     }
 
     fn forward(&self, run: &mut Forward<'_>) -> Result<()> {

@@ -73,12 +73,8 @@ impl SparseMode {
             (StorageKind::SelectedRows, SparseMode::Exact) => owes,
             _ => Debt::Nothing,
         };
-        let at_once = match (owes, storage) {
-            (Debt::AtOnce(reason), _) => Some(reason),
-            (Debt::Later, StorageKind::SelectedRows) => Some("the rule, of a row-sparse parameter,"),
-            _ => None,
-        };
-        if let Some(reason) = at_once {
+        let waits = owes == Debt::Later && storage == StorageKind::SelectedRows;
+        if let Some(reason) = owes.at_once().or(waits.then_some("the rule, of a row-sparse parameter,")) {
             return Err(Error::of(
                 ErrorKind::Program,
                 "gradient of selected rows",

@@ -1,6 +1,6 @@
 //! Random optimizers: every rule, also in its deferred form for selected rows, with every setting that it can be combined with.
 
-use unpadded::op::{Debt, Literal};
+use unpadded::op::Literal;
 use unpadded::optimizer::{AnyOptimizer, Group, OptimizerKind, Schedule};
 
 use super::Dice;
@@ -31,7 +31,7 @@ fn hash(draw: u64, name: &str) -> u64 {
 /// hash with the draw, so that a new variant changes only the programs that draw it.
 pub(crate) fn optimizer(dice: &mut Dice) -> (&'static str, AnyOptimizer) {
     let draw = dice.below(usize::MAX) as u64;
-    let exact = OptimizerKind::variants().into_iter().filter(|build| !matches!(build.owes, Debt::AtOnce(_)));
+    let exact = OptimizerKind::variants().into_iter().filter(|build| build.owes.at_once().is_none());
     let build = exact.max_by_key(|build| hash(draw, build.name)).unwrap();
     let mut optimizer = build.optimizer;
     let attributes = &mut optimizer.rule.attributes;
