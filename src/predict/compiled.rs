@@ -43,7 +43,7 @@ pub(super) struct CompiledModel {
     /// The program for long batches, which runs in windows of rows: `None` before the first long batch, `Some(None)` if the
     /// program cannot run in windows.
     windows: Option<Option<Windows>>,
-    /// The program that computes the rows of equal entries once: `None` before the second batch, `Some(None)` if the program
+    /// The program that computes the rows of equal entries once: `None` before it is needed, `Some(None)` if the program
     /// cannot be divided.
     known: Option<Option<KnownRows>>,
     /// Whether the whole program has run.
@@ -100,8 +100,9 @@ impl CompiledModel {
             }
         }
         fit.whole?;
-        // A predictor that answers one batch does not compile a second time.
-        if known.is_none() && fit.is_small && *answered {
+        // A small first batch is answered without another compilation; a large one saves more time than a compilation takes.
+        let is_large = values.iter().any(|(_, value)| value.rows() >= 1024);
+        if known.is_none() && fit.is_small && (*answered || is_large) {
             let outputs = unique(wanted.iter().copied());
             let made = model.program.inference(&outputs).and_then(|program| {
                 KnownRows::new(program, &model.registry, &outputs, threads, model.weights.clone())
