@@ -1,5 +1,5 @@
 //! The files that several ranks save together: one file per rank with the rank's rows of tables, and a file that lists the rank
-//! files. The list is a section of a checkpoint, or the index file of a store.
+//! files. The list is a section of the checkpoint.
 //!
 //! The file with the list, which is at the path of the set, has a checksum of each rank file. The names of the rank files differ
 //! from the names in the previous set, and the file with the list is written last and atomically. It therefore describes a
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use super::sections::{POSITION, PROGRAM, SHARDS};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wire;
-use crate::wire::record::{FieldType, Source, to_bytes, wrong};
+use crate::wire::record::{FieldType, Source, wrong};
 
 /// The two names of sets: consecutive sets at one path use the names alternately.
 const NAMES: [u8; 2] = *b"ab";
@@ -77,15 +77,10 @@ impl ShardFiles {
         Ok(Some(found))
     }
 
-    /// Returns the number of rank files in the set.
-    pub(crate) fn len(&self) -> usize {
-        self.sums.len()
-    }
-
-    /// Returns the path of a rank file; first checks that the file has the checksum that the index file lists.
+    /// Returns the path of a rank file; first checks that the file has the checksum in the list.
     ///
     /// # Errors
-    /// Returns an error if the file is missing, or does not have the checksum in the index file.
+    /// Returns an error if the file is missing, or does not have the checksum in the list.
     pub(crate) fn checked(&self, set: &Path, rank: usize) -> Result<PathBuf> {
         let path = path(set, self.name, (rank, self.sums.len()))?;
         let sum = checksum(&path).map_err(|e| {
@@ -138,17 +133,6 @@ pub(crate) fn next_name(path: &Path) -> Result<u8> {
     }
 }
 
-/// Writes the index file of a set, then removes rank files that do not belong to the set.
-///
-/// # Errors
-/// Returns an error if the file cannot be written.
-pub(crate) fn write(path: &Path, name: u8, sums: Vec<u64>) -> Result<()> {
-    let set = ShardFiles { name, sums };
-    wire::write_atomically(path, |out| out.write_section(SHARDS, &to_bytes(&set)))?;
-    clear(path, Some(&set));
-    Ok(())
-}
-
 /// Removes rank files beside `path` that do not belong to `set`; `None` removes all rank files.
 pub(crate) fn clear(path: &Path, set: Option<&ShardFiles>) {
     let Some(file) = path.file_name().map(|name| name.as_encoded_bytes()) else { return };
@@ -171,7 +155,7 @@ pub(crate) fn clear(path: &Path, set: Option<&ShardFiles>) {
         let (Some(rank), Some(ranks), &[kind]) = (number(rank), number(ranks), kind.as_bytes()) else {
             continue;
         };
-        let ours = set.is_some_and(|set| set.name == kind && set.len() == ranks && rank < ranks);
+        let ours = set.is_some_and(|set| set.name == kind && set.sums.len() == ranks && rank < ranks);
         if NAMES.contains(&kind) && !ours {
             let _ = fs::remove_file(entry.path());
         }

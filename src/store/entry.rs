@@ -131,16 +131,10 @@ impl Entry {
     /// Returns an error if the gradient is neither dense nor selected rows, does not have the dtype and shape of the value, or
     /// is not finite.
     pub(super) fn check(&self, gradient: &Storage) -> Result<()> {
-        self.check_of(gradient, &self.dims)
-    }
-
-    /// Checks a gradient of a whole value of shape `dims`, as [`Self::check`] does. This entry may have only some rows of the
-    /// value.
-    pub(super) fn check_of(&self, gradient: &Storage, dims: &[usize]) -> Result<()> {
         let (kind, dtype, shape) = (gradient.kind(), gradient.dtype(), gradient.shape());
         let stored = matches!(kind, StorageKind::Dense | StorageKind::SelectedRows);
-        if !stored || (dtype, shape) != (self.dtype, dims) {
-            let expected = format!("dense or selected rows, {}{dims:?}", self.dtype);
+        if !stored || (dtype, shape) != (self.dtype, &*self.dims) {
+            let expected = format!("dense or selected rows, {}{:?}", self.dtype, self.dims);
             return Err(Error::new("gradient", expected, format!("{kind} {dtype}{shape:?}")));
         }
         if kind == StorageKind::SelectedRows
@@ -280,7 +274,7 @@ impl Entry {
 ///
 /// # Errors
 /// Returns an error if a number is not a row number of the value, or if the value is a single number.
-pub(super) fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
+fn check_ids(ids: &[i64], dims: &[usize]) -> Result<()> {
     let Some(&height) = dims.first() else {
         return Err(Error::new("rows of a key", "a value that has rows", "a single number"));
     };

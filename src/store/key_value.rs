@@ -1,4 +1,4 @@
-//! The interface of a key-value store: the keys, and the trait of stores in this process and over several processes.
+//! The interface of a key-value store: the keys, and the trait of stores.
 
 use std::fmt;
 use std::path::Path;
@@ -60,8 +60,7 @@ pub trait KeyValueStore {
     fn init(&mut self, key: &Key, value: Storage) -> Result<()>;
 
     /// Makes a key as [`Self::init`] does, with a value of the given dtype and shape; `fill(row number, numbers)` writes the
-    /// numbers of one row. If the store is over several processes, each process calls `fill` only for its own rows, so no
-    /// process needs memory for the whole value.
+    /// numbers of one row.
     ///
     /// # Errors
     /// Returns the errors of [`Self::init`], and the error of `fill`.
@@ -73,8 +72,7 @@ pub trait KeyValueStore {
         shape: &[usize],
         fill: &mut dyn FnMut(usize, &mut [f64]) -> Result<()>,
     ) -> Result<()> {
-        let value =
-            filled((dtype, shape), (0, 1), fill).map_err(|e| e.variable(key.to_string())).at_caller()?;
+        let value = filled(dtype, shape, fill).map_err(|e| e.variable(key.to_string())).at_caller()?;
         self.init(key, value.into())
     }
 

@@ -221,11 +221,8 @@ impl KeyValueStore for LocalWorker {
     fn restore(&mut self, path: &Path) -> Result<()> {
         let mut keys = self.store.write();
         let (registry, shards) = (&self.store.registry, self.store.shards);
-        let shapes = keys.iter().map(|(key, entry)| (key.clone(), entry.dims().to_vec())).collect();
         let restored = self.rounds.check_idle(None);
-        *keys = restored
-            .and_then(|()| saved::restore(&keys, &shapes, registry, (shards, (0, 1)), path))
-            .at_caller()?;
+        *keys = restored.and_then(|()| saved::restore(&keys, registry, shards, path)).at_caller()?;
         self.rounds.forget();
         Ok(())
     }

@@ -3,9 +3,9 @@
 //! A [`KeyValueStore`] is the handle of one worker. The method [`init`](KeyValueStore::init) makes a key,
 //! [`push`](KeyValueStore::push) sends a gradient of all rows or of some rows, [`pull`](KeyValueStore::pull) returns the value,
 //! and [`row_sparse_pull`](KeyValueStore::row_sparse_pull) returns some rows of the value. A [`LocalStore`] is in this process:
-//! the workers are on threads, and the rows of a value are divided over shards, each with a lock. A [`WorldStore`] is over the
-//! ranks of a [`World`](crate::parallel::World): each rank is a worker, and holds some rows of every value. The trait
-//! `KeyValueStore` requires no shared memory.
+//! the workers are on threads, and the rows of a value are divided over shards, each with a lock. The trait `KeyValueStore`
+//! requires no shared memory. A [`Trainer`](crate::train::Trainer::deal_tables) deals the rows of its tables to processes without
+//! a store.
 //!
 //! # How gradients are merged and applied
 //! [`Consistency::Synchronous`] merges the gradients of all workers before an update, [`Consistency::Asynchronous`] applies the
@@ -37,60 +37,6 @@
 //! errors, the values are the values of the last complete round; new [workers](LocalStore::workers) can continue from
 //! these values. If an update operator fails or panics after some rows of a value, the key of this value refuses every
 //! call until the store is [restored](KeyValueStore::restore).
-//!
-//! # Over several processes
-//! In a `WorldStore`, row r of a value, with the rule's states of row r, is only on rank r modulo the number of ranks, so a
-//! table may be larger than the memory of a process. In a push to a `WorldStore`, each rank receives the gradient of its own
-//! rows of the value. In a pull of rows, each rank requests rows from the ranks that hold them: one exchange of row numbers,
-//! then one exchange of rows. So the traffic between ranks depends on the number of rows that a batch reads, not on the height
-//! of the table. The values are bit-identical to the values of a [`LocalStore`] with as many synchronous workers as ranks (and,
-//! for exact rules, with as many shards as ranks; the rows of a vector have one shard there, so that under an exact rule they
-//! are equal up to rounding).
-//!
-//! All ranks of a `WorldStore` must make the same calls in the same order. If a call fails on one rank, all ranks
-//! return an error that names the rank, from this call or from a later one. The ranks can then make further calls. No
-//! rank applies a gradient before all ranks have merged their rows of the gradient.
-//!
-//! [`save`](KeyValueStore::save) writes a file for each rank beside the path, in a
-//! folder that all ranks see, then an index file at the path. Therefore, the path names a complete set of files at each
-//! moment. A saved set of files can be restored by any number of ranks, or by a [`LocalStore`].
-//! ```
-//! use ndarray::array;
-//! use unpadded::optimizer::Adam;
-//! use unpadded::parallel::{World, threads};
-//! use unpadded::store::{KeyValueStore, Rule, WorldStore};
-//! use unpadded::tensor::SelectedRows;
-//! use unpadded::{DType, ops};
-//! # std::thread::scope(|scope| {
-//! # let mut running = Vec::new();
-//! for rank in threads(2) {
-//!     let run = move || {
-//!         let world = World::new(rank);
-//!         let number = world.rank() as i64;
-//!         let mut store = WorldStore::new(&ops::catalogue(), world);
-//!         // Each rank is asked for its own rows.
-//!         store.init_rows(&"table".into(), DType::F32, &[1000, 2], &mut |row, out| {
-//!             out.fill(row as f64);
-//!             Ok(())
-//!         })?;
-//!         store.set_rule(&"table".into(), Rule::new(&Adam::new(0.1), &ops::catalogue())?)?;
-//!         let gradient = SelectedRows::new(1000, vec![7, 500 + number], array![[1f32, 0.0], [0.0, 1.0]])?;
-//!         store.push(&"table".into(), gradient.into(), 1.0)?;
-//!         store.row_sparse_pull(&"table".into(), vec![7, 8])
-//!     };
-//!     // Each rank on a thread; with MPI, in a process.
-//!     # running.push(scope.spawn(run));
-//! }
-//! # for rank in running {
-//! #     let rows = rank.join().expect("no panic")?;
-//! #     let rows = rows.as_slice::<f32>()?;
-//! #     assert!((rows[0] - 6.9).abs() < 1e-3 && rows[1..] == [7.0, 8.0, 8.0]);
-//! # }
-//! # Ok(())
-//! # })
-//! # .map_err(|e: unpadded::Error| e)?;
-//! # Ok::<(), unpadded::Error>(())
-//! ```
 //!
 //! # Workers of one store
 //! ```
@@ -135,18 +81,15 @@
 mod entry;
 mod key_value;
 mod local;
-mod meeting;
 mod merge;
 mod rounds;
 mod rows_by_part;
 mod rule;
 mod saved;
 mod shard;
-mod world;
 
 pub use key_value::{Key, KeyValueStore};
 pub use local::{LocalStore, LocalWorker};
 pub(crate) use merge::{WeighedGradient, merge};
 pub use rounds::Consistency;
 pub use rule::Rule;
-pub use world::WorldStore;

@@ -1,7 +1,6 @@
-//! The division of rows over n parts, which are the shards of a process or the ranks of a world: row r of a value is row r / n
-//! of part r mod n.
+//! The division of rows over n parts, which are the shards of a value: row r of a value is row r / n of part r mod n.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::operator::RowValue;
 use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
 use crate::with_float;
@@ -55,21 +54,6 @@ pub(super) fn rows_of(height: usize, s: usize, count: usize) -> usize {
     (height + count - 1 - s) / count
 }
 
-/// Returns the height and the width of a value with the shape `dims`; a single number counts as one row.
-pub(super) fn table_of(dims: &[usize]) -> (usize, usize) {
-    (dims.first().copied().unwrap_or(1), dims.iter().skip(1).product())
-}
-
-/// Returns the shape of part `s` of `count` parts, for a value with the shape `dims`. A value that is a single number counts as
-/// one row, which is in the first part.
-pub(super) fn part_dims(dims: &[usize], s: usize, count: usize) -> Vec<usize> {
-    if count == 1 {
-        return dims.to_vec();
-    }
-    let (height, _) = table_of(dims);
-    std::iter::once(rows_of(height, s, count)).chain(dims.iter().skip(1).copied()).collect()
-}
-
 /// Copies the rows of part `s` of `count` parts to their positions in the whole value.
 pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: usize, whole: &mut [T]) {
     if width > 0 {
@@ -81,30 +65,19 @@ pub(super) fn spread<T: Copy>(numbers: &[T], (s, count): (usize, usize), width: 
 /// A function that gets a row number, and writes the numbers of this row of a value.
 pub(super) type FillRow<'a> = &'a mut dyn FnMut(usize, &mut [f64]) -> Result<()>;
 
-/// Makes the rows of part `s` of `count` parts by calling `fill` for each row.
+/// Makes a value by calling `fill` for each row.
 ///
 /// # Errors
 /// Returns an error if memory is exhausted, or `fill` fails.
-pub(super) fn filled(
-    (dtype, dims): (DType, &[usize]),
-    (s, count): (usize, usize),
-    fill: FillRow<'_>,
-) -> Result<Dense> {
-    fn rows<T: RowValue + Element>(
-        out: &mut [T],
-        width: usize,
-        (s, count): (usize, usize),
-        fill: FillRow<'_>,
-    ) -> Result<()> {
-        let mut row = vec![0.0; width];
-        for (at, out) in out.chunks_exact_mut(width.max(1)).enumerate() {
-            fill(s + at * count, &mut row)?;
+pub(super) fn filled(dtype: DType, dims: &[usize], fill: FillRow<'_>) -> Result<Dense> {
+    let mut value = Dense::zeros(dtype, dims)?;
+    let mut row = vec![0.0; dims.iter().skip(1).product()];
+    with_float!(dtype, T => {
+        for (id, out) in value.as_mut_slice::<T>()?.chunks_exact_mut(row.len().max(1)).enumerate() {
+            fill(id, &mut row)?;
             out.iter_mut().zip(&row).for_each(|(out, &x)| *out = T::from_f64(x));
         }
-        Ok(())
-    }
-    let mut part = Dense::zeros(dtype, &part_dims(dims, s, count))?;
-    let (_, width) = table_of(dims);
-    with_float!(dtype, T => rows(part.as_mut_slice::<T>()?, width, (s, count), fill))?;
-    Ok(part)
+        Ok::<(), Error>(())
+    })?;
+    Ok(value)
 }

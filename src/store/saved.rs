@@ -8,16 +8,13 @@ use std::path::Path;
 use super::entry::Entry;
 use super::key_value::Key;
 use super::merge::checked_finite;
-use super::rows_by_part::{part_dims, table_of};
 use super::rule::{Rule, feed, parameter, state, update_of};
 use crate::checkpoint::Checkpoint;
-use crate::checkpoint::shard_files::ShardFiles;
 use crate::error::{Error, ErrorKind, Result};
 use crate::operator::{Registry, Spec};
 use crate::program::{Program, VarRole};
 use crate::tensor::{DType, Dense, Storage};
 use crate::wire::Target;
-use crate::with_float;
 
 const NAME: &str = "name:";
 const NUMBER: &str = "number:";
@@ -107,42 +104,19 @@ struct Loaded {
     steps: u64,
 }
 
-/// Reads the keys of a file, or of a set of files that several ranks saved; the keys must match the keys of the store. Returns
-/// only the rows of one part; `own` has the index of the part and the number of parts. Each value is divided into `shards`
-/// shards. The argument `shapes` has the shape of the whole value of each key.
+/// Reads the keys of a file, which must match the keys of the store. Each value is divided into `shards` shards.
 ///
 /// # Errors
-/// Returns an error if a file is damaged, missing or incomplete; if the keys, shapes, dtypes or rules in the file
-/// differ from the keys, shapes, dtypes or rules of the store.
+/// Returns an error if the file is damaged or incomplete; if the keys, shapes, dtypes or rules in the file differ from the keys,
+/// shapes, dtypes or rules of the store.
 pub(super) fn restore(
     known: &BTreeMap<Key, Entry>,
-    shapes: &BTreeMap<Key, Vec<usize>>,
     registry: &Registry,
-    (shards, own): (usize, (usize, usize)),
+    shards: usize,
     path: &Path,
 ) -> Result<BTreeMap<Key, Entry>> {
-    let set = ShardFiles::find(path)?;
-    let files = set.as_ref().map_or(1, ShardFiles::len);
-    let load = |file: usize| {
-        let path = match &set {
-            Some(set) => &*set.checked(path, file)?,
-            None => path,
-        };
-        load(known, shapes, registry, (file, files), path)
-    };
-    let loaded = match own.1 == files {
-        true => load(own.0)?,
-        false => {
-            let mut joined = None;
-            for file in 0..files {
-                let part = load(file)?;
-                join(&mut joined, part, (file, files), shapes, own)?;
-            }
-            joined.unwrap_or_default()
-        }
-    };
     let mut restored = BTreeMap::new();
-    for (key, Loaded { value, states, steps }) in loaded {
+    for (key, Loaded { value, states, steps }) in load(known, registry, path)? {
         let of_key = |e: Error| e.variable(key.to_string());
         let rule = known.get(&key).and_then(Entry::rule).cloned();
         let mut entry = Entry::new(value.into(), rule, registry, shards).map_err(of_key)?;
@@ -152,56 +126,8 @@ pub(super) fn restore(
     Ok(restored)
 }
 
-/// Copies the rows of a file to their positions in part `own` of `parts` parts. The file has part `file` of `files` parts, and
-/// `files` may differ from `parts`.
-fn join(
-    joined: &mut Option<BTreeMap<Key, Loaded>>,
-    part: BTreeMap<Key, Loaded>,
-    (file, files): (usize, usize),
-    shapes: &BTreeMap<Key, Vec<usize>>,
-    (own, parts): (usize, usize),
-) -> Result<()> {
-    let first = joined.is_none();
-    let joined = joined.get_or_insert_default();
-    for (key, from) in part {
-        let dims = shapes.get(&key).map_or(&[][..], Vec::as_slice);
-        let zeros = |dtype| Dense::zeros(dtype, &part_dims(dims, own, parts));
-        if first {
-            let states = from.states.iter().map(|(slot, state)| Ok((slot.clone(), zeros(state.dtype())?)));
-            let (value, states) = (zeros(from.value.dtype())?, states.collect::<Result<_>>()?);
-            joined.insert(key.clone(), Loaded { value, states, steps: from.steps });
-        }
-        let Some(to) = joined.get_mut(&key) else { continue };
-        let width = table_of(dims).1;
-        let to = std::iter::once(&mut to.value).chain(to.states.iter_mut().map(|(_, state)| state));
-        let from = std::iter::once(&from.value).chain(from.states.iter().map(|(_, state)| state));
-        for (to, from) in to.zip(from) {
-            with_float!(from.dtype(), T => {
-                let (from, to) = (from.as_slice::<T>()?, to.as_mut_slice::<T>()?);
-                for (at, row) in from.chunks_exact(width.max(1)).enumerate() {
-                    let row_number = file + at * files;
-                    let start = row_number / parts * width;
-                    if row_number % parts == own
-                        && let Some(to) = to.get_mut(start..start + width)
-                    {
-                        to.copy_from_slice(row);
-                    }
-                }
-                Ok::<(), Error>(())
-            })?;
-        }
-    }
-    Ok(())
-}
-
-/// Reads the keys and rows of one file, which has part `file` of `files` parts.
-fn load(
-    known: &BTreeMap<Key, Entry>,
-    shapes: &BTreeMap<Key, Vec<usize>>,
-    registry: &Registry,
-    (file, files): (usize, usize),
-    path: &Path,
-) -> Result<BTreeMap<Key, Loaded>> {
+/// Reads the keys of a file.
+fn load(known: &BTreeMap<Key, Entry>, registry: &Registry, path: &Path) -> Result<BTreeMap<Key, Loaded>> {
     let Checkpoint { program, mut tensors, .. } = Checkpoint::load(path)?;
     let shown = format!("file `{}`", path.display());
     let refused = |what: &str, expected: String, got: String| {
@@ -237,9 +163,8 @@ fn load(
             return Err(of_key(refused("rule", expected, rule_name(rule.as_ref()))));
         }
         let value = take(&value_name)?;
-        let dims = part_dims(shapes.get(key).map_or(&[], Vec::as_slice), file, files);
-        if (value.dtype(), value.shape()) != (entry.dtype(), &*dims) {
-            let expected = format!("{}{dims:?}", entry.dtype());
+        if (value.dtype(), value.shape()) != (entry.dtype(), entry.dims()) {
+            let expected = format!("{}{:?}", entry.dtype(), entry.dims());
             return Err(of_key(refused("value", expected, format!("{}{:?}", value.dtype(), value.shape()))));
         }
         let steps = take(&beside(STEPS, &value_name))?;

@@ -82,7 +82,6 @@ mod store;
 mod store_exact;
 mod store_saved;
 mod store_workers;
-mod store_world;
 mod stored_bf16;
 mod structured;
 mod thorough;

@@ -7,7 +7,7 @@ use std::path::Path;
 use unpadded::checkpoint::Checkpoint;
 use unpadded::layers::{EmbeddingBag, init};
 use unpadded::ops;
-use unpadded::optimizer::{Optimizer, Options, SparseMode, UpdateRule};
+use unpadded::optimizer::{Lamb, Optimizer, Options, SparseMode, UpdateRule};
 use unpadded::parallel::{World, threads};
 use unpadded::predict::Predictor;
 
@@ -283,4 +283,67 @@ fn bytes_follow_the_rows() {
             assert!(sent < 1.3 * bound + 4000.0, "{size} ranks, {height} rows: {sent} of {bound}");
         });
     }
+}
+
+/// Parameters that are loaded into a trainer of own rows; a save that only rank 0 refuses; and a checkpoint behind a link.
+#[test]
+fn own_rows_stay_own_rows() {
+    let folder = path("own-rows");
+    fs::create_dir(&folder).unwrap();
+    let (mut whole, _) = fitted(true, None, None, Until::Steps(5));
+    whole.save(folder.join("whole")).unwrap();
+    let start = Checkpoint::load(folder.join("whole")).unwrap();
+    let started = |world: Option<World>| {
+        let mut trainer = world.into_iter().fold(classifier(true), Trainer::distributed);
+        trainer.evaluate(&dev()).unwrap();
+        trainer.load_parameters(&start).unwrap();
+        let report = trainer.fit(&train(), &dev(), Until::Steps(4)).unwrap();
+        (trainer, report)
+    };
+    let (mut alone, report) = started(None);
+    let expected = state(&mut alone, &report, "own-rows-alone");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(folder.join("file"), folder.join("link")).unwrap();
+    fs::write(folder.join("file"), "").unwrap();
+    on_ranks(2, |world| {
+        let (mut trainer, report) = started(Some(world));
+        let error = trainer.save(folder.join("missing").join("file")).unwrap_err().to_string();
+        assert!(error.contains("an existing folder"), "{error}");
+        let got = state(&mut trainer, &report, "own-rows-dealt");
+        assert!(got.0.is_empty() || got == expected);
+        if cfg!(unix) {
+            trainer.save(folder.join("link")).unwrap();
+            assert!(Checkpoint::load(folder.join("link")).is_ok());
+        }
+    });
+    fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn what_cannot_be_dealt_is_refused() {
+    let net = || {
+        let net = Builder::new().seed(6);
+        let words = net.feed("words", DType::I64, &[], 1);
+        (net, words, words.embedding(Embedding::new(9, 4).row_sparse()))
+    };
+    let refused = |trainer: &dyn Fn() -> Trainer, words: &[&str]| {
+        let batch = vec![("words".to_owned(), Variable::from_sequences(&[vec![1i64], vec![2]]).unwrap())];
+        let data = Made(vec![batch]);
+        let fit = |world| trainer().deal_tables().distributed(world).fit(&data, &data, Until::Steps(1));
+        for error in errors(2, |world| fit(world).map(drop)) {
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+    };
+    let whole = || {
+        let (net, _, x) = net();
+        Trainer::new(net, x.square().mean(), &Lamb::new(0.1).lazy()).unwrap()
+    };
+    refused(&whole, &["variable `embedding_0.weight`", "updates each row by itself, got LAMB"]);
+    let dependent = || {
+        let (net, _, x) = net();
+        let ids = x.linear(9).argmax();
+        let y = ids.embedding(Embedding::new(9, 4).row_sparse());
+        Trainer::new(net, (x + y).square().mean(), &Sgd::new(0.1)).unwrap()
+    };
+    refused(&dependent, &["table to deal", "row numbers that depend on `embedding_0.weight`"]);
 }

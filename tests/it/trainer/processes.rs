@@ -1,11 +1,11 @@
 //! Several ranks that train together have the bits of one rank with as many parts, for every kind of loss, layer and update.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::layers::Norm;
-use unpadded::parallel::{ThreadRank, World, threads};
+use unpadded::parallel::{Communicator, ExchangeFailure, ThreadRank, World, threads};
 use unpadded::train::{Averaging, Plateau};
 
 use super::parts::{LOSSES, SEQUENCES, data_for, trainer_of};
@@ -404,4 +404,42 @@ fn programs_at_random_have_the_bits_of_one_rank() {
     }
     println!("{trained} trained, {refused} refused");
     assert!(trained > refused, "{trained} trained, {refused} refused");
+}
+
+/// A communicator that says these numbers of itself and exchanges nothing.
+struct Numbers {
+    rank: usize,
+    size: usize,
+}
+
+impl Communicator for Numbers {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn size(&self) -> usize {
+        self.size
+    }
+
+    fn exchange(
+        &mut self,
+        _: &str,
+        _: &[&[u8]],
+        _: &mut [Vec<u8>],
+        _: Instant,
+    ) -> std::result::Result<(), ExchangeFailure> {
+        Ok(())
+    }
+
+    fn leave(&mut self, _: &str) {}
+}
+
+#[test]
+fn a_communicator_whose_rank_is_not_below_its_size_is_refused() {
+    for (rank, size) in [(0, 0), (2, 2)] {
+        let error = World::new(Numbers { rank, size }).broadcast("a test", &[]).unwrap_err().to_string();
+        let expected =
+            format!("rank of a communicator: expected a number below its size, {size}, got {rank}");
+        assert!(error.contains(&expected), "{error}");
+    }
 }
