@@ -14,7 +14,6 @@ use super::sections::{
     PURPOSE, ROWS, SHARDS, SUMS, TENSOR, VOCABULARY, about, longest, malformed, unfit,
 };
 use super::shard_files::ShardFiles;
-use super::shards::RowFilter;
 use super::stored::{
     NamedVocabulary, StoredCriterion, StoredEpoch, StoredMetric, StoredPosition, StoredPurpose, StoredSums,
     StoredTexts,
@@ -162,12 +161,6 @@ impl Checkpoint {
     #[track_caller]
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         Self::load_file(path.as_ref()).at_caller()
-    }
-
-    /// Loads a checkpoint as [`Self::load`] does. This function is not generic, so it is compiled only once, not in every
-    /// calling crate.
-    fn load_file(path: &Path) -> Result<Self> {
-        Self::load_rows(path, &RowFilter::All)
     }
 
     /// Reads the position of the training in a checkpoint file, without the tensors.

@@ -43,6 +43,12 @@ impl RowFilter {
 }
 
 impl Checkpoint {
+    /// Loads a checkpoint as [`Self::load`] does. This function is not generic, so it is compiled only once, not in every
+    /// calling crate.
+    pub(super) fn load_file(path: &Path) -> Result<Self> {
+        Self::load_rows(path, &RowFilter::All)
+    }
+
     /// Loads a checkpoint as [`Self::load`] does, with only the rows of row-sparse variables that a filter keeps.
     pub(crate) fn load_rows(path: &Path, filter: &RowFilter) -> Result<Self> {
         let read = Self::read(wire::open(path)?)?;

@@ -1,8 +1,8 @@
 //! The division of rows over n parts, which are the shards of a value: row r of a value is row r / n of part r mod n.
 
 use crate::error::{Error, Result};
-use crate::operator::RowValue;
-use crate::tensor::{DType, Dense, Element, SelectedRows, Storage};
+use crate::kernels::float::Float;
+use crate::tensor::{DType, Dense, SelectedRows, Storage};
 use crate::with_float;
 
 /// The positions in a list of row numbers, grouped by part: position *i* belongs to the part that has row `ids[i]`.

@@ -118,8 +118,8 @@ impl Trainer {
     pub(super) fn take_own_rows(&mut self, file: &Path) -> Result<()> {
         let Some(own) = self.own_rows() else { return Ok(()) };
         let mut from = Checkpoint::load_rows(file, &RowFilter::Own(own))?;
-        let place = |at: &Position| [at.epoch, at.batch, at.step, at.tokens];
-        if place(&from.position) != place(&self.training.position) {
+        let progress = |at: &Position| [at.epoch, at.batch, at.step, at.tokens];
+        if progress(&from.position) != progress(&self.training.position) {
             let (what, expected) = (format!("file `{}`", file.display()), self.training.position.to_string());
             return Err(Error::of(ErrorKind::Io, what, expected, from.position.to_string())
                 .noted("the file changed after rank 0 had read it, or the processes see different folders"));

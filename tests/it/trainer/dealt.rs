@@ -326,7 +326,7 @@ fn what_cannot_be_dealt_is_refused() {
         let words = net.feed("words", DType::I64, &[], 1);
         (net, words, words.embedding(Embedding::new(9, 4).row_sparse()))
     };
-    let refused = |trainer: &dyn Fn() -> Trainer, words: &[&str]| {
+    let refused = |trainer: &(dyn Fn() -> Trainer + Sync), words: &[&str]| {
         let batch = vec![("words".to_owned(), Variable::from_sequences(&[vec![1i64], vec![2]]).unwrap())];
         let data = Made(vec![batch]);
         let fit = |world| trainer().deal_tables().distributed(world).fit(&data, &data, Until::Steps(1));
