@@ -29,15 +29,18 @@ impl RowFilter {
     /// Returns the rows to keep of a variable; `None` if none of its rows are needed.
     fn keep(
         &self,
-        of: &Checkpoint,
+        checkpoint: &Checkpoint,
         (best, name): (bool, &str),
         rows: SelectedRows,
     ) -> Result<Option<SelectedRows>> {
-        let is_state = of.program.find(name).is_some_and(|id| of.program.var(id).role == VarRole::State);
+        let is_state =
+            checkpoint.program.find(name).is_some_and(|id| checkpoint.program.var(id).role == VarRole::State);
         match self {
             Self::All => Ok(Some(rows)),
             Self::Own(own) => rows.at(&rows.positions_of(*own)).map(Some),
-            Self::Predicting => Ok(Some(rows).filter(|_| best == of.position.best.is_some() && !is_state)),
+            Self::Predicting => {
+                Ok(Some(rows).filter(|_| best == checkpoint.position.best.is_some() && !is_state))
+            }
         }
     }
 }

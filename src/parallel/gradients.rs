@@ -89,6 +89,9 @@ pub(crate) struct GradientShare<'a> {
     dense: Vec<(usize, Range<usize>)>,
 }
 
+/// The rows of dealt tables in a sum, each table with the index of its parameter.
+type DealtRows = Vec<(usize, SelectedRows)>;
+
 /// The sum of a share over a subtree of parts.
 struct Node<'m> {
     dense: DenseSum<'m>,
@@ -242,7 +245,7 @@ impl<'a> GradientShare<'a> {
         held: &mut dyn HeldSums,
         received: &mut [Reader<'_>],
         (factor, message): (f64, &mut Message),
-    ) -> Result<(Option<usize>, Vec<(usize, SelectedRows)>)> {
+    ) -> Result<(Option<usize>, DealtRows)> {
         let mut known: Vec<(Range<usize>, Option<Node<'_>>)> = Vec::new();
         for (sender, message) in received.iter_mut().enumerate().filter(|(sender, _)| *sender != self.rank) {
             for of in subtrees(parts_of(sender, self.size, occupied.len())) {

@@ -153,7 +153,7 @@ impl Trainer {
     fn load_safetensors_file(&mut self, path: &Path, names: &Names) -> Result<ImportReport> {
         self.not_begun()?;
         let (values, imported) = read(path, names, &self.training.program, Purpose::Training)?;
-        values.into_iter().try_for_each(|(name, value)| self.set_value(&name, value.into()))?;
+        values.into_iter().try_for_each(|(name, value)| self.set_value(&name, value))?;
         Ok(imported)
     }
 
