@@ -167,31 +167,9 @@ impl Draft<'_> {
         let Some((mut op, instance)) = self.fused(&producer, &consumer, fusion) else {
             return Ok(Err(format!("no operator `{}` with all of their slots", fusion.into)));
         };
-        let backward = match (back_c, back_p) {
-            (None, None) => None,
-            (Some(a), Some(b)) => {
-                let (a, b) = (&self.ops(ROOT)[a], &self.ops(ROOT)[b]);
-                let slope = a.output(&grad_name(fusion.slot)).to_vec();
-                if let Some(why) = slope.iter().find_map(|&v| self.in_the_way(v, &[back_c, back_p])) {
-                    return Ok(Err(why));
-                }
-                let mut outputs = op.outputs.clone();
-                outputs.extend(renamed(&b.outputs, fusion.producer_slots, &grad_name("")));
-                let mut written: Vec<VarId> = outputs.iter().flat_map(|b| b.vars.clone()).collect();
-                written.sort();
-                if a.outputs.len() != 1 || written.windows(2).any(|pair| pair[0] == pair[1]) {
-                    return Ok(Err("two gradients are the same variable".to_owned()));
-                }
-                if !instance.hints().joins {
-                    return Ok(Err(format!("`{}` cannot compute gradients with its outputs", fusion.into)));
-                }
-                let mut inputs = op.inputs.clone();
-                inputs.extend(op.outputs.iter().cloned());
-                let gradient = |b: &&SlotVars| op.outputs.iter().any(|o| b.slot == grad_name(&o.slot));
-                inputs.extend(a.inputs.iter().filter(gradient).cloned());
-                Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() })
-            }
-            _ => return Ok(Err("only one of them has a gradient".to_owned())),
+        let backward = match self.joint_backward([back_c, back_p], (&op, &*instance), fusion)? {
+            Ok(backward) => backward,
+            Err(why) => return Ok(Err(why)),
         };
         let taken = [Some(c), Some(p), back_c, back_p];
         let mut early = match &backward {
@@ -201,28 +179,7 @@ impl Draft<'_> {
                 Err(why) => return Ok(Err(why)),
             },
         };
-        let mut beside = Vec::new();
-        for &(slot, kind) in fusion.by_others {
-            let vars = consumer.output(slot);
-            let read = |v: &VarId| {
-                self.wanted.contains(v)
-                    || (0..self.ops(ROOT).len())
-                        .any(|i| reads(&self.program, i, *v) && !taken.contains(&Some(i)))
-            };
-            if vars.iter().any(read) {
-                let instance = self.registry.parse(kind, &op.attributes)?;
-                let signature = instance.signature();
-                let inputs = op.inputs.iter().filter(|b| signature.inputs.iter().any(|s| s.name == b.slot));
-                let outputs = vec![SlotVars { slot: slot.to_owned(), vars: vars.to_vec() }];
-                let desc = OpDesc {
-                    kind: kind.to_owned(),
-                    inputs: inputs.cloned().collect(),
-                    outputs,
-                    ..op.clone()
-                };
-                beside.push((desc, instance));
-            }
-        }
+        let beside = self.by_others(&consumer, &op, fusion, &taken)?;
         let text = format!(
             "{} and {} as {}: {} is never in memory as a whole",
             self.name(ROOT, p),
@@ -257,6 +214,69 @@ impl Draft<'_> {
         let ordered = all.into_iter().flatten().chain(fused).chain(after.into_iter().flatten());
         (self.program.blocks[0].ops, self.origins[0]) = ordered.unzip();
         Ok(Ok(()))
+    }
+
+    /// Returns the backward operator of a fusion, from the backward operators of the consumer and the producer; `None` if neither
+    /// has one.
+    fn joint_backward(
+        &self,
+        [back_c, back_p]: [Option<usize>; 2],
+        (op, instance): (&OpDesc, &dyn Op),
+        fusion: &Fusion,
+    ) -> Result<std::result::Result<Option<OpDesc>, String>> {
+        let (a, b) = match (back_c, back_p) {
+            (None, None) => return Ok(Ok(None)),
+            (Some(a), Some(b)) => (&self.ops(BlockId(0))[a], &self.ops(BlockId(0))[b]),
+            _ => return Ok(Err("only one of them has a gradient".to_owned())),
+        };
+        let slope = a.output(&grad_name(fusion.slot)).to_vec();
+        if let Some(why) = slope.iter().find_map(|&v| self.in_the_way(v, &[back_c, back_p])) {
+            return Ok(Err(why));
+        }
+        let mut outputs = op.outputs.clone();
+        outputs.extend(renamed(&b.outputs, fusion.producer_slots, &grad_name("")));
+        let mut written: Vec<VarId> = outputs.iter().flat_map(|b| b.vars.clone()).collect();
+        written.sort();
+        if a.outputs.len() != 1 || written.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Ok(Err("two gradients are the same variable".to_owned()));
+        }
+        if !instance.hints().joins {
+            return Ok(Err(format!("`{}` cannot compute gradients with its outputs", fusion.into)));
+        }
+        let mut inputs = op.inputs.clone();
+        inputs.extend(op.outputs.iter().cloned());
+        let gradient = |b: &&SlotVars| op.outputs.iter().any(|o| b.slot == grad_name(&o.slot));
+        inputs.extend(a.inputs.iter().filter(gradient).cloned());
+        Ok(Ok(Some(OpDesc { role: Role::Backward, inputs, outputs, ..op.clone() })))
+    }
+
+    /// Returns the operators that compute outputs of the consumer which the fused operator does not compute, and which an operator
+    /// reads that is not among the operators `taken`.
+    fn by_others(
+        &self,
+        consumer: &OpDesc,
+        op: &OpDesc,
+        fusion: &Fusion,
+        taken: &[Option<usize>],
+    ) -> Result<Vec<(OpDesc, Arc<dyn Op>)>> {
+        let mut beside = Vec::new();
+        for &(slot, kind) in fusion.by_others {
+            let vars = consumer.output(slot);
+            let read = |v: &VarId| {
+                self.wanted.contains(v)
+                    || (0..self.ops(BlockId(0)).len())
+                        .any(|i| reads(&self.program, i, *v) && !taken.contains(&Some(i)))
+            };
+            if vars.iter().any(read) {
+                let instance = self.registry.parse(kind, &op.attributes)?;
+                let signature = instance.signature();
+                let inputs = op.inputs.iter().filter(|b| signature.inputs.iter().any(|s| s.name == b.slot));
+                let (kind, inputs) = (kind.to_owned(), inputs.cloned().collect());
+                let outputs = vec![SlotVars { slot: slot.to_owned(), vars: vars.to_vec() }];
+                beside.push((OpDesc { kind, inputs, outputs, ..op.clone() }, instance));
+            }
+        }
+        Ok(beside)
     }
 
     /// Returns, as text, a use of a variable that prevents fusion: the variable is fetched, or an operator that is not

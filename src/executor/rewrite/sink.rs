@@ -6,7 +6,9 @@ use std::collections::HashMap;
 use super::Draft;
 use crate::error::Result;
 use crate::operator::{BlockId, Extent, Reach, Spec, VarId};
-use crate::program::{OpDesc, Role, SlotVars, StepDesc, StopGradient, VarPair, VarRole, grad_name};
+use crate::program::{
+    OpDesc, Role, SlotVars, StepDesc, StepGradient, StopGradient, VarPair, VarRole, grad_name,
+};
 
 const ROOT: BlockId = BlockId(0);
 
@@ -56,59 +58,10 @@ impl Draft<'_> {
             step.outputs.retain(|pair| pair.inner != var);
             outside.insert(var, outer);
         }
-        if let (Some(gradient), Some((there, at))) = (&mut gradient, back) {
-            let (mut desc, origin) = self.remove(there, at);
-            let written =
-                |this: &Self, var: VarId| this.ops(there).iter().any(|op| op.writes().any(|v| v == var));
-            for bound in desc.inputs.iter().filter(|b| b.slot.ends_with(&grad_name(""))) {
-                for &var in bound.vars.iter().filter(|&&v| v != VarId::NONE) {
-                    let Some(pair) = gradient.outputs.iter().find(|pair| pair.inner == var) else {
-                        return Ok(Err(format!("{} is not a gradient from outside", self.shown(var))));
-                    };
-                    outside.insert(var, pair.outer);
-                    gradient.outputs.retain(|pair| pair.inner != var);
-                }
-            }
-            for var in desc.writes() {
-                let Some(original) =
-                    self.program.var(var).gradient_of.and_then(|original| outside.get(&original).copied())
-                else {
-                    continue;
-                };
-                if let Some(pair) = gradient.inputs.iter().find(|pair| pair.inner == var).copied() {
-                    outside.insert(var, pair.outer);
-                    if !written(self, var) {
-                        gradient.inputs.retain(|pair| pair.inner != var);
-                    }
-                    continue;
-                }
-                let known = gradient.outputs.iter().find(|pair| pair.inner == var).map(|pair| pair.outer);
-                let outer = match known {
-                    Some(outer) => outer,
-                    None => {
-                        let (name, spec) = (
-                            grad_name(&self.program.var(original).name),
-                            self.program.spec(original)?.clone(),
-                        );
-                        let outer = self.program.add_computed(
-                            &name,
-                            ROOT,
-                            spec,
-                            VarRole::Computed,
-                            StopGradient::Yes,
-                        );
-                        self.program.set_gradient_of(outer, original);
-                        gradient.outputs.push(VarPair { outer, inner: var });
-                        outer
-                    }
-                };
-                outside.insert(var, outer);
-            }
-            gradient.constants.retain(|&var| written(self, var));
-            moved(&mut desc, &outside);
-            if let Some(at) = backward {
-                self.insert(ROOT, at, (desc, origin));
-            }
+        if let (Some(gradient), Some(back), Some(at)) = (&mut gradient, back, backward)
+            && let Err(why) = self.sink_backward(gradient, back, at, &mut outside)?
+        {
+            return Ok(Err(why));
         }
         let (mut desc, origin) = self.remove(block, number);
         moved(&mut desc, &outside);
@@ -122,6 +75,61 @@ impl Draft<'_> {
         }
         self.insert(ROOT, forward + 1, (desc, origin));
         Ok(Ok(first))
+    }
+
+    /// Moves the backward operator `number` of the gradient block `there` to the root block, before operator `at`. `outside` has the
+    /// variables of the root block by the variables of the step block.
+    fn sink_backward(
+        &mut self,
+        gradient: &mut StepGradient,
+        (there, number): (BlockId, usize),
+        at: usize,
+        outside: &mut RootVars,
+    ) -> Result<SinkResult<()>> {
+        let (mut desc, origin) = self.remove(there, number);
+        let written =
+            |this: &Self, var: VarId| this.ops(there).iter().any(|op| op.writes().any(|v| v == var));
+        for bound in desc.inputs.iter().filter(|b| b.slot.ends_with(&grad_name(""))) {
+            for &var in bound.vars.iter().filter(|&&v| v != VarId::NONE) {
+                let Some(pair) = gradient.outputs.iter().find(|pair| pair.inner == var) else {
+                    return Ok(Err(format!("{} is not a gradient from outside", self.shown(var))));
+                };
+                outside.insert(var, pair.outer);
+                gradient.outputs.retain(|pair| pair.inner != var);
+            }
+        }
+        for var in desc.writes() {
+            let Some(original) =
+                self.program.var(var).gradient_of.and_then(|original| outside.get(&original).copied())
+            else {
+                continue;
+            };
+            if let Some(pair) = gradient.inputs.iter().find(|pair| pair.inner == var).copied() {
+                outside.insert(var, pair.outer);
+                if !written(self, var) {
+                    gradient.inputs.retain(|pair| pair.inner != var);
+                }
+                continue;
+            }
+            let known = gradient.outputs.iter().find(|pair| pair.inner == var).map(|pair| pair.outer);
+            let outer = match known {
+                Some(outer) => outer,
+                None => {
+                    let (name, spec) =
+                        (grad_name(&self.program.var(original).name), self.program.spec(original)?.clone());
+                    let outer =
+                        self.program.add_computed(&name, ROOT, spec, VarRole::Computed, StopGradient::Yes);
+                    self.program.set_gradient_of(outer, original);
+                    gradient.outputs.push(VarPair { outer, inner: var });
+                    outer
+                }
+            };
+            outside.insert(var, outer);
+        }
+        gradient.constants.retain(|&var| written(self, var));
+        moved(&mut desc, outside);
+        self.insert(ROOT, at, (desc, origin));
+        Ok(Ok(()))
     }
 
     /// Returns the reason why an operator must stay in its step block; `None` if it can be moved.

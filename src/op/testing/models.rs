@@ -100,10 +100,9 @@ fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> 
     };
     let gradient = |&id: &VarId| gradients.get(&id).copied().ok_or_else(|| unreached(id));
     let mut wanted = wrt.iter().map(gradient).collect::<Result<Vec<_>>>()?;
-    let interpreted = {
-        let fed: Vec<_> = fed.iter().map(|(id, value)| (*id, value)).collect();
-        interpret(&program, &registry, &mut scope, &Run::train(&fed, 0).until(Stage::Gradients))?
-    };
+    let first: Vec<_> = fed.iter().map(|(id, value)| (*id, value)).collect();
+    let run = Run::train(&first, 0).until(Stage::Gradients);
+    let interpreted = interpret(&program, &registry, &mut scope, &run)?;
     let interpreted: Vec<Variable> = wanted.iter().filter_map(|id| interpreted.get(id).cloned()).collect();
     wanted.push(loss);
     let mut executor = Executor::new(&program, &registry, &wanted, 2)?;
@@ -142,9 +141,9 @@ fn check(net: Builder, inputs: &[Variable], build: &dyn Fn(&Builder, &[Var]) -> 
                 // A gradient that is NaN is the worst.
                 if off > worst.0 || off.is_nan() {
                     let expected = format!("{expected}, by central differences");
-                    let got = format!("{} ({how})", slopes[i]);
-                    worst =
-                        (off, Err(Error::new(format!("gradient of `{name}`, number {i}"), expected, got)));
+                    let (what, got) =
+                        (format!("gradient of `{name}`, number {i}"), format!("{} ({how})", slopes[i]));
+                    worst = (off, Err(Error::new(what, expected, got)));
                 }
             }
         }
