@@ -108,8 +108,9 @@ fn ranks_divide_a_table() {
     let [one, two, three] = [1, 2, 3].map(|ranks| peak_of_ranks(ranks, HEIGHT));
     let table = HEIGHT * WIDTH * size_of::<f32>();
     println!("{one} bytes on one rank, {two} on two and {three} on three, of a table of {table}");
-    // The value, two moments, and eight bytes a row.
-    assert!(one < 13 * table / 4, "{one} for a table of {table}");
+    // The value and two moments, each with room to grow to twice its size; the value of the best epoch, and the copy that is made
+    // of it.
+    assert!(one < 9 * table, "{one} for a table of {table}");
     for together in [two, three] {
         assert!(together < one + one / 10, "{together} is not {one}");
     }
