@@ -54,7 +54,12 @@ impl Checkpoint {
 
     /// Loads a checkpoint as [`Self::load`] does, with only the rows of row-sparse variables that a filter keeps.
     pub(crate) fn load_rows(path: &Path, filter: &RowFilter) -> Result<Self> {
-        let read = Self::read(wire::open(path)?)?;
+        let read = wire::open(path).and_then(Self::read).map_err(|e| match path.file_name() {
+            Some(name) if name.to_string_lossy().contains("-of-") => e.noted(
+                "a file with `-of-` in its name has the rows of one process: load the checkpoint beside it",
+            ),
+            _ => e,
+        })?;
         // The rank files lie beside the file itself, not beside a link to it.
         let file = std::fs::canonicalize(path);
         read.with_shards(file.as_deref().unwrap_or(path), filter)

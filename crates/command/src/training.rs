@@ -204,8 +204,11 @@ impl Training<'_> {
             }
         }
         let (config, run) = (word(run::config(path)), word(path));
-        e.noted(format!("`unpadded train {config}{flags} --run NEW` trains anew"))
-            .noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model"))
+        e = e.noted(format!("`unpadded train {config}{flags} --run NEW` trains anew"));
+        match run::best(path).is_file() {
+            true => e.noted(format!("`unpadded train --from {run} --run NEW` starts from the trained model")),
+            false => e,
+        }
     }
 
     /// Writes the report of an interrupted training; before the end of the first epoch, the report has no scores.

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use unpadded::checkpoint::Checkpoint;
 use unpadded::formats::safetensors::{self, Names};
+use unpadded::tensor::StorageKind;
 use unpadded::{Program, ops};
 
 use super::memory::megabytes;
@@ -57,6 +59,11 @@ pub(crate) struct Export {
     renamed: Renamed,
 }
 
+/// Returns a checkpoint for inference whose tables are whole.
+fn predicting(checkpoint: Checkpoint) -> unpadded::Result<Checkpoint> {
+    checkpoint.for_inference(&ops::catalogue())?.dense_tables()
+}
+
 impl Export {
     /// Writes a model whose weights are 8-bit integers, and prints which parameters are.
     fn quantized(self) -> Outcome<Ending> {
@@ -69,7 +76,7 @@ impl Export {
             ));
         }
         let noted = |e: unpadded::Error| e.noted(format!("in `{}`", self.which.path.display()));
-        let model = self.which.checkpoint()?.for_inference(&ops::catalogue()).map_err(noted).usage()?;
+        let model = predicting(self.which.checkpoint()?).map_err(noted).usage()?;
         let before = model.to_bytes().usage()?.len();
         let model = model.quantize(&ops::catalogue()).map_err(noted).usage()?;
         written(model.save(&self.file))?;
@@ -96,7 +103,11 @@ impl Export {
         if self.int8 {
             return self.quantized();
         }
-        let checkpoint = self.which.checkpoint()?;
+        let mut checkpoint = self.which.checkpoint()?;
+        // The last checkpoint of a training with dealt tables has only the rows that were updated.
+        if checkpoint.tensors.values().any(|value| value.kind() == StorageKind::SelectedRows) {
+            checkpoint = predicting(checkpoint).usage()?;
+        }
         let names = self.renamed.names(&checkpoint.program)?;
         fresh(&self.file)?;
         let ending = self.file.extension().unwrap_or_default().to_string_lossy().to_lowercase();

@@ -11,7 +11,7 @@ use unpadded::train::Trainer;
 use unpadded::{AtCaller, Error, ErrorKind, Program, Result, ops};
 
 use super::config::Config;
-use super::sections::{CONFIG, ModelConfig, TASK, Task, TextConfig, Tokens};
+use super::sections::{CONFIG, ModelConfig, TASK, Tables, Task, TextConfig, Tokens};
 
 /// The name of the note with the config of the language model whose layers are below the layers of this network.
 const BELOW: &str = "language model";
@@ -143,7 +143,9 @@ impl Origin {
             return Err(Error::new("training.from", expected, format!("`{name}` with {got}")));
         }
         let checkpoint = match checkpoint.purpose {
-            Purpose::Training if resumed.is_none() => checkpoint.for_inference(&ops::catalogue())?,
+            Purpose::Training if resumed.is_none() => {
+                checkpoint.for_inference(&ops::catalogue())?.dense_tables()?
+            }
             _ => checkpoint,
         };
         let resumed = resumed.is_some();
@@ -442,6 +444,7 @@ impl Config {
             _ => theirs,
         };
         config.run.threads = 0;
+        config.training.tables = Tables::Whole;
         config.training.from = Some(run.to_owned());
         Ok(config)
     }

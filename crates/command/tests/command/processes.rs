@@ -61,6 +61,11 @@ fn last(dir: &TestDir, run: &str) -> Vec<u8> {
     Checkpoint::load(dir.0.join(run).join("last.ckpt")).unwrap().to_bytes().unwrap()
 }
 
+fn files_of(dir: &TestDir, run: &str) -> Vec<String> {
+    let files = fs::read_dir(dir.0.join(run)).unwrap();
+    files.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
 fn children(process: u32) -> Vec<u32> {
     let found = Command::new("pgrep").args(["-P", &process.to_string()]).output().unwrap();
     let mut found: Vec<u32> =
@@ -138,11 +143,37 @@ fn several_processes_train_to_the_bytes_of_one() {
         // Rank 0 alone writes, and reports for the others.
         assert_eq!(text.matches("run folder: ").count(), 1, "{text}");
         assert!(text.contains(&format!("{processes} processes: waited ")), "{text}");
-        let files = fs::read_dir(dir.0.join("several")).unwrap().map(|entry| entry.unwrap().file_name());
-        let of_ranks =
-            files.filter(|name| name.to_string_lossy().ends_with(&format!("-of-{processes}"))).count();
+        let files = files_of(&dir, "several").into_iter();
+        let of_ranks = files.filter(|name| name.ends_with(&format!("-of-{processes}"))).count();
         assert_eq!(of_ranks, if tables.ends_with("dealt") { processes } else { 0 }, "{text}");
         assert_eq!(text.contains("held ") && text.contains(" of dealt tables"), of_ranks > 0, "{text}");
+        if of_ranks > 0 {
+            // Exports and new trainings have whole tables.
+            for (from, to) in [("best.ckpt", "best.safetensors"), ("last.ckpt", "last.safetensors")] {
+                dir.stdout(&["export", &format!("several/{from}"), to], "");
+            }
+            assert!(
+                fs::read(dir.0.join("best.safetensors")).unwrap()
+                    == fs::read(dir.0.join("last.safetensors")).unwrap()
+            );
+            ["best.safetensors", "last.safetensors"].map(|name| fs::remove_file(dir.0.join(name)).unwrap());
+            let again = [
+                "train",
+                "--from",
+                "several",
+                "--train",
+                data,
+                "--epochs",
+                "1",
+                "--run",
+                "again",
+                "--overwrite",
+            ];
+            dir.stdout(&with(&again, &["--quiet"]), "");
+            let name = files_of(&dir, "several").into_iter().find(|name| name.contains("-of-")).unwrap();
+            let text = dir.refused(&["inspect", &format!("several/{name}")]);
+            assert!(text.contains("has the rows of one process"), "{text}");
+        }
         let read = |run: &str, name: &str| fs::read_to_string(dir.0.join(run).join(name)).unwrap();
         assert_eq!(read("one", "metrics.jsonl"), read("several", "metrics.jsonl"));
         assert_eq!(read("one", "config.toml"), read("several", "config.toml"));
