@@ -374,6 +374,7 @@ mod tests {
                     ("batching", _) => Value::Text("memory".into()),
                     ("precision", _) => Value::Text("bf16".into()),
                     ("averaging", _) => Value::Text("mean".into()),
+                    ("tables", _) => Value::Text("dealt".into()),
                     ("text", _) if key.section == "data" && task == Task::Classify => {
                         Value::List(vec!["a \"b\"".into(), "c".into()])
                     }
