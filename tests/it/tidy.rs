@@ -45,7 +45,7 @@ const MAX_LINES: usize = 600;
 /// The most lines of each crate, without files of unit tests, as `benches/size` counts them. Lower a number when a crate has become
 /// smaller; raise one only if a feature is worth the lines.
 const CEILINGS: [(&str, usize); 4] =
-    [("", 118_200), ("text", 17_000), ("recipes", 10_540), ("command", 9_260)];
+    [("", 118_200), ("text", 17_000), ("recipes", 10_560), ("command", 9_260)];
 /// The one file outside of `kernels/` with `unsafe`: the trait of allocators is unsafe.
 const ALLOCATOR: &str = "command/allocator.rs";
 

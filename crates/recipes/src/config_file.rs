@@ -401,6 +401,20 @@ mod tests {
     }
 
     #[test]
+    fn each_condition_of_a_setting_holds() {
+        for (task, other, expected) in [
+            ("classify", "training.averaging = \"ema\"", "`whole` with `training.averaging`"),
+            ("lm", "model.tied = true", "`whole` with `model.tied`"),
+            ("classify", "training.optimizer = \"lamb\"", "`whole` with `lamb`"),
+            ("classify", "training.from = \"runs/a\"", "`whole` with `text.vectors` or `training.from`"),
+        ] {
+            let text = format!("task = \"{task}\"\n{other}\ntraining.tables = \"dealt\"\n");
+            let message = wrong(&text);
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+
+    #[test]
     fn mistakes_have_their_line() {
         let message = wrong("task = \"classify\"\n[model]\nhiden = 3\nlayers = \"two\"\n[modle]\nx = 1\n");
         for expected in [

@@ -220,7 +220,7 @@ pub(super) struct SettingRules {
     pub(super) set: fn(&mut Config, &Value) -> Result<(), String>,
     is_of: fn(Task) -> bool,
     range: Option<NumberRange>,
-    conditions: [Option<Condition>; 2],
+    conditions: [Option<Condition>; 4],
     tuned: &'static [(Task, &'static str)],
 }
 
@@ -230,7 +230,7 @@ impl SettingRules {
         get: fn(&Config) -> Option<Value>,
         set: fn(&mut Config, &Value) -> Result<(), String>,
     ) -> Self {
-        Self { key, get, set, is_of: |_| true, range: None, conditions: [None; 2], tuned: &[] }
+        Self { key, get, set, is_of: |_| true, range: None, conditions: [None; 4], tuned: &[] }
     }
 
     /// Sets the tasks that have the setting; without this call, all tasks have it.
@@ -259,10 +259,12 @@ impl SettingRules {
     }
 
     const fn with(self, condition: Condition) -> Self {
-        let conditions = match self.conditions {
-            [None, _] => [Some(condition), None],
-            [first, _] => [first, Some(condition)],
-        };
+        let (mut conditions, mut free) = (self.conditions, 0);
+        // One condition too many is an index out of range, and none is lost.
+        while conditions[free].is_some() {
+            free += 1;
+        }
+        conditions[free] = Some(condition);
         Self { conditions, ..self }
     }
 
