@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use super::checks::unknown;
 use crate::checkpoint::{Checkpoint, MetricDesc};
 use crate::data::Vocabulary;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::Scope;
 use crate::operator::{BlockId, Registry, VarId};
 use crate::program::{CarriedState, Program, RECURRENT, VarRole};
+use crate::tensor::StorageKind;
 
 /// A loaded model; it never changes after loading.
 #[derive(Clone)]
@@ -93,6 +95,28 @@ impl Model {
             carried,
             inputs,
         })
+    }
+
+    /// Returns the input of the last linear layer from which an output is computed.
+    pub(super) fn hidden(&self, of: &str) -> Result<VarId> {
+        let known = || unknown("output", of, self.outputs.keys().map(String::as_str));
+        let of = *self.outputs.get(of).ok_or_else(known)?;
+        let part = self.program.inference(&[of])?;
+        let ops: Vec<_> = part.ops().collect();
+        let last = ops.iter().rev().find(|op| matches!(op.kind.as_str(), "linear" | "int8_linear"));
+        let input = last.and_then(|op| op.input("x").first());
+        let id = input.and_then(|&id| self.program.find(&part.var(id).name));
+        let fits = |id: &VarId| {
+            let (found, of) = (self.program.spec(*id), self.program.spec(of));
+            found.ok().zip(of.ok()).is_some_and(|(found, of)| {
+                found.lod == of.lod && found.rows() == of.rows() && found.storage == StorageKind::Dense
+            })
+        };
+        let wrong = || {
+            let expected = "a linear layer with one input row per row of the output";
+            Error::of(ErrorKind::Program, "operators that compute the output", expected, "none")
+        };
+        id.filter(fits).ok_or_else(wrong)
     }
 
     /// Returns the names of the feeds that a part of the program reads or returns as outputs; carried states are left out.

@@ -158,6 +158,19 @@ impl Predictor {
         Self { model: Arc::new(model), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
+    /// Adds the output `name`: the input of the last linear layer from which the output `of` is computed. For a classifier, this
+    /// is the vector of a text. Nothing is compiled before the first run with this output.
+    ///
+    /// # Errors
+    /// If `of` is unknown, if no linear layer computes it, or if the input of this layer does not have the rows of `of`.
+    #[track_caller]
+    pub fn with_hidden(self, of: &str, name: impl Into<String>) -> Result<Self> {
+        let mut model = Arc::unwrap_or_clone(self.model);
+        let id = model.hidden(of).at_caller()?;
+        model.outputs.insert(name.into(), id);
+        Ok(Self { model: Arc::new(model), ..self })
+    }
+
     /// Sets the maximum number of rows of sequences in memory at once (default: 16,384). If the model can run in
     /// windows, a batch with more rows runs in windows, and each window passes its states to the next window. A model
     /// cannot run in windows if it combines rows of a forward layer with rows of a backward layer, attends to all rows

@@ -150,6 +150,25 @@ pub(super) fn prepare() {
     }));
 }
 
+/// Makes the C library give large buffers back to the system when they are freed, and share its heaps between threads: otherwise, the
+/// memory of a server would grow by the holes between the buffers of its requests.
+#[cfg(all(feature = "serve", target_os = "linux", target_env = "gnu"))]
+pub(super) fn keep_few_holes() {
+    use std::ffi::c_int;
+    const TRIM: c_int = -1;
+    const MAP: c_int = -3;
+    const HEAPS: c_int = -8;
+    unsafe extern "C" {
+        safe fn mallopt(option: c_int, value: c_int) -> c_int;
+    }
+    for (option, value) in [(TRIM, 1 << 20), (MAP, 1 << 18), (HEAPS, 2)] {
+        mallopt(option, value);
+    }
+}
+
+#[cfg(all(feature = "serve", not(all(target_os = "linux", target_env = "gnu"))))]
+pub(super) fn keep_few_holes() {}
+
 /// Handles the aborts of the C library. The C library aborts where it cannot return an error, for example when a thread
 /// registers its first destructor.
 /// If the system has no memory, an abort ends the process with a message, like any other refusal. Every other abort stays

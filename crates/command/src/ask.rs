@@ -1,11 +1,12 @@
 //! The commands `unpadded predict` and `unpadded generate`, which print the answers of a trained model.
 
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 use unpadded::predict::Sampling;
-use unpadded_recipes::{Answer, AnswerBatch, ByteSize, Model};
+use unpadded_recipes::{Answer, AnswerBatch, AnswerJson, ByteSize, Model};
 use unpadded_text::text_of_path;
 
 use super::model_choice::{ModelChoice, ThreadCount};
@@ -75,7 +76,10 @@ impl Tally<'_> {
     fn found(&mut self, text: &str, answer: &Answer, show: impl Fn(&str, &Answer) -> String) -> Outcome<()> {
         self.lines += 1;
         self.empty += u64::from(*answer == Answer::Empty);
-        if self.how.json { terminal::print(of(text, answer)) } else { terminal::print(show(text, answer)) }
+        match self.how.json {
+            true => terminal::print(serde_json::to_string(&AnswerJson { text, answer, echo: true })?),
+            false => terminal::print(show(text, answer)),
+        }
     }
 
     fn failed(&mut self, number: u64, text: Option<&str>, why: &str) -> Outcome<()> {
@@ -144,7 +148,7 @@ pub(crate) struct Predict {
 /// The default memory limit of a batch.
 const MEMORY: &str = "400MB";
 
-fn size(text: &str) -> Result<ByteSize, String> {
+pub(crate) fn size(text: &str) -> Result<ByteSize, String> {
     text.parse().map_err(|_| "expected a size with its unit, as 500MB or 4GB".to_owned())
 }
 
@@ -216,31 +220,6 @@ impl Predict {
     }
 }
 
-/// Returns a text and the model's answer as a JSON object.
-fn of(text: &str, answer: &Answer) -> Value {
-    let each = |all: &[(String, f32)]| all.iter().cloned().collect::<Value>();
-    match answer {
-        Answer::Label { label, probability, all, .. } => {
-            json!({"text": text, "label": label, "probability": probability, "probabilities": each(all)})
-        }
-        Answer::Labels { labels, all, .. } => {
-            json!({"text": text, "labels": labels, "probabilities": each(all)})
-        }
-        Answer::Number(number) => json!({"text": text, "number": number}),
-        Answer::Empty => json!({"text": text, "answer": null}),
-        Answer::Tags { words, tags, label } => {
-            let (label, probability) = label.as_ref().map(|(label, p)| (label, p)).unzip();
-            json!({"text": text, "words": words, "tags": tags, "label": label, "probability": probability})
-        }
-        Answer::Text(found) => json!({"text": text, "found": found}),
-        Answer::Ranked(texts) => {
-            let one = |(found, score): &(String, f64)| json!({"found": found, "score": score});
-            let best = texts.first().map_or("", |(found, _)| found);
-            json!({"text": text, "found": best, "best": texts.iter().map(one).collect::<Value>()})
-        }
-    }
-}
-
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -292,9 +271,14 @@ impl Generate {
                     // The command prints each piece of text as soon as the model has drawn it.
                     terminal::print_piece(text);
                 }
-                model.write_each(text, sampling, seed, length as usize, &mut |piece| match json {
-                    true => written.push_str(piece),
-                    false => terminal::print_piece(piece),
+                let mut session = model.begin()?;
+                model.read(&mut session, text)?;
+                model.write_each(&mut session, &mut sampling.sampler(seed)?, length as usize, &mut |piece| {
+                    match json {
+                        true => written.push_str(piece),
+                        false => terminal::print_piece(piece),
+                    }
+                    ControlFlow::Continue(())
                 })?;
                 all.push(Answer::Text(written));
             }

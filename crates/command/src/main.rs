@@ -25,6 +25,8 @@ mod report;
 mod request;
 mod run;
 mod scores;
+#[cfg(feature = "serve")]
+mod serve;
 mod terminal;
 mod together;
 mod train;
@@ -83,6 +85,16 @@ enum Command {
     Predict(ask::Predict),
     /// Generate text with a language model, from the beginning in each line of standard input
     Generate(ask::Generate),
+    /// Serve trained models over HTTP
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::Serve>),
+    /// Serve trained models over HTTP
+    #[cfg(not(feature = "serve"))]
+    #[command(disable_help_flag = true)]
+    Serve {
+        #[arg(hide = true, allow_hyphen_values = true, trailing_var_arg = true)]
+        given: Vec<String>,
+    },
     /// Show the contents of a checkpoint
     Inspect(inspect::Inspect),
     /// Draw the program of a checkpoint as SVG, with each step block inside the box of its operator
@@ -127,6 +139,12 @@ fn run(command: Command) -> Outcome<Ending> {
         Command::Report(report) => report.run(),
         Command::Predict(predict) => predict.run(),
         Command::Generate(generate) => generate.run(),
+        #[cfg(feature = "serve")]
+        Command::Serve(serve) => serve.run(),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve { .. } => outcome::bad(
+            "serve: expected a command with the server in it; `cargo install --path crates/command --features serve` installs it",
+        ),
         Command::Inspect(inspect) => inspect.run(),
         Command::Graph(graph) => graph.run(),
         #[cfg(feature = "safetensors")]

@@ -1,6 +1,7 @@
 //! The answers of models.
 
 use std::fmt;
+use std::ops::Range;
 
 use unpadded::Result;
 use unpadded_text::AnswerCell;
@@ -37,6 +38,8 @@ pub enum Answer {
         words: Vec<String>,
         /// The tag of each word.
         tags: Vec<String>,
+        /// The entities that the tags mark, in the order of the text; empty for plain tags, such as parts of speech.
+        entities: Vec<Entity>,
         /// The label of the whole text with its probability; `None` if the model predicts only tags.
         label: Option<(String, f32)>,
     },
@@ -47,6 +50,15 @@ pub enum Answer {
     /// Several translations, the best first. The score of a translation is its log probability divided by the length
     /// penalty.
     Ranked(Vec<(String, f64)>),
+}
+
+/// An entity that tags of a scheme such as IOB2 mark: words in a row with one label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entity {
+    /// The label of the entity, as `PER`.
+    pub label: String,
+    /// The indices of its words.
+    pub words: Range<usize>,
 }
 
 impl Answer {
@@ -100,7 +112,7 @@ impl Answer {
             Answer::Ranked(texts) => {
                 texts.iter().flat_map(|(text, score)| [text.clone(), format!("{score:.3}")]).collect()
             }
-            Answer::Tags { words, tags, label } => {
+            Answer::Tags { words, tags, label, .. } => {
                 let tagged = words.iter().zip(tags).map(|(word, tag)| format!("{word}/{tag}"));
                 let label = label.iter().flat_map(|(label, p)| labelled(label, *p));
                 [tagged.collect::<Vec<_>>().join(" ")].into_iter().chain(label).collect()

@@ -22,6 +22,7 @@
 
 mod aligned;
 mod answer;
+mod answer_json;
 mod by_length;
 mod byte_size;
 mod classify;
@@ -57,7 +58,8 @@ mod vote;
 mod weigh;
 
 pub use aligned::{Aligner, Alignment};
-pub use answer::{Answer, AnswerBatch};
+pub use answer::{Answer, AnswerBatch, Entity};
+pub use answer_json::AnswerJson;
 pub use by_length::{ByLength, LengthRange};
 pub use byte_size::ByteSize;
 pub use compare::{Disagreement, ModelComparison, ModelDifference};

@@ -2,12 +2,13 @@
 //! next window; gradients stay within a window (truncated back-propagation through time).
 
 use std::f64::consts::LN_2;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use unpadded::data::{Data, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Embedding, Linear, RecurrentLayer};
 use unpadded::metrics::{Loss, Unit, ratio};
-use unpadded::predict::{Predictor, Sampling, Session};
+use unpadded::predict::{Beam, Generation, Hypothesis, Predictor, Sampling, Session};
 use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, Result, Var, Variable};
 use unpadded_text::{PlainFiles, path_of_text};
@@ -18,7 +19,7 @@ use super::config::Config;
 use super::encoder::with_cell;
 use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums};
 use super::prose::{COLUMNS, FEEDS, Pieces, Prose, STEPS, TokenWindow};
-use super::recipe::{AnsweringModel, Continuation, Preview, Recipe, TestCheck, TestFile, TrainedModel};
+use super::recipe::{AnsweringModel, Continuation, EachPiece, Preview, Recipe, TestCheck, TestFile, TrainedModel};
 use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
@@ -182,45 +183,80 @@ impl AnsweringModel for Writer {
     fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling::default().temperature(0.0);
         let written = |text: &&str| {
-            let (mut all, how) =
-                (String::new(), Continuation { sampling: greedy, seed: 0, tokens: ANSWERED });
-            self.write(by, text, how, &mut |piece| all.push_str(piece))?;
+            let (mut all, mut session) = (String::new(), by.session(&[LOGITS])?);
+            self.read(by, &mut session, text)?;
+            let how = Continuation { sampler: &mut greedy.sampler(0)?, tokens: ANSWERED };
+            self.write(by, &mut session, how, &mut |piece| {
+                all.push_str(piece);
+                ControlFlow::Continue(())
+            })?;
             Ok(Answer::Text(all))
         };
         texts.iter().map(written).collect()
     }
 
-    fn write(&self, by: &Predictor, text: &str, how: Continuation, each: &mut dyn FnMut(&str)) -> Result<()> {
+    fn read(&self, by: &Predictor, session: &mut Session, text: &str) -> Result<usize> {
         let known = by.vocabulary(TOKENS)?;
-        let mut sampler = how.sampling.sampler(how.seed)?;
-        let mut session = by.session(&[LOGITS])?;
+        let mut ids = known.ids(self.0.tokens(text))?;
+        if ids.is_empty() && session.steps() == 0 {
+            ids.push(first(known));
+        }
         let mut next = Variable::dense(unpadded::ndarray::array![0i64]);
-        let mut read = |id: i64, session: &mut Session| -> Result<()> {
+        for &id in &ids {
             next.as_mut_slice()?[0] = id;
-            session.step(&[(FEEDS[0], &next)])
-        };
-        let mut prompt = known.ids(self.0.tokens(text))?;
-        if prompt.is_empty() {
-            // An empty prompt is replaced by a line break, or by the first token if the vocabulary has no line break.
-            prompt.push(known.id("\n").unwrap_or_default());
+            session.step(&[(FEEDS[0], &next)])?;
         }
-        for id in prompt {
-            read(id, &mut session)?;
-        }
+        Ok(ids.len())
+    }
+
+    fn write(
+        &self,
+        by: &Predictor,
+        session: &mut Session,
+        how: Continuation<'_>,
+        each: EachPiece<'_>,
+    ) -> Result<usize> {
+        let known = by.vocabulary(TOKENS)?;
+        let mut next = Variable::dense(unpadded::ndarray::array![0i64]);
         let (unknown, mut pieces, mut row) = (known.unknown(), Pieces::new(&self.0), Vec::new());
-        for _ in 0..how.tokens {
+        for count in 0..how.tokens {
             row.clear();
             row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
             // The unknown token is never drawn, since it has no text.
             let never = unknown.and_then(|id| row.get_mut(id as usize));
             never.into_iter().for_each(|logit| *logit = f32::NEG_INFINITY);
-            let id = sampler.draw(&row)?;
-            pieces.push(known.token(id).unwrap_or_default(), each);
-            read(id, &mut session)?;
+            let id = how.sampler.draw(&row)?;
+            let ends = pieces.push(known.token(id).unwrap_or_default(), each).is_break();
+            next.as_mut_slice()?[0] = id;
+            session.step(&[(FEEDS[0], &next)])?;
+            if ends {
+                return Ok(count + 1);
+            }
         }
-        pieces.end(each);
-        Ok(())
+        let _ = pieces.end(each);
+        Ok(how.tokens)
     }
+
+    fn search(&self, by: &Predictor, text: &str, tokens: usize, beam: &Beam) -> Result<Vec<(String, f64)>> {
+        let known = by.vocabulary(TOKENS)?;
+        let mut ids = known.ids(self.0.tokens(text))?.into_iter();
+        let start = ids.next().unwrap_or_else(|| first(known));
+        let prefix: Vec<i64> = ids.collect();
+        let read = prefix.len();
+        let options = Generation::new(start).max_steps(read + tokens).prefix(prefix);
+        let options = options.banned(known.unknown().into_iter().collect::<Vec<_>>());
+        let found = by.generator(FEEDS[0], LOGITS)?.beam(&[], &options, beam)?;
+        let text = |one: &Hypothesis<'_>| {
+            let tokens = one.tokens.iter().skip(read).map(|&id| known.token(id).unwrap_or_default());
+            (self.0.join(tokens), one.score)
+        };
+        Ok(found.hypotheses(0)?.iter().map(text).collect())
+    }
+}
+
+/// Returns the token in place of an empty text: a line break, or the first token if the vocabulary has no line break.
+fn first(known: &Vocabulary) -> i64 {
+    known.id("\n").unwrap_or_default()
 }
 
 fn prepare(config: &Config, paths: Paths) -> Result<Preparation> {

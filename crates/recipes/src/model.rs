@@ -1,10 +1,11 @@
 //! Trained models, each loaded from a checkpoint without further files.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Tokenizer;
-use unpadded::predict::{Predictor, Sampling};
+use unpadded::predict::{Beam, Predictor, Sampler, Sampling, Session};
 use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
 use unpadded_text::{LabelNotation, QuestionKind, Questions, path_of_text};
 
@@ -14,6 +15,9 @@ use super::evaluation::{EachOutcome, Evaluation};
 use super::recipe::{Continuation, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Task};
 use super::training::{CONFIG, TASK, TestData, options_of};
+
+/// The output that is added to a model with one vector per text.
+const EMBEDDING: &str = "embedding";
 
 /// A trained model with everything that it needs to answer: program, parameters, vocabularies, labels and tokenizer.
 ///
@@ -79,6 +83,10 @@ impl Model {
         let config = config.map_err(|e| e.noted("in the config of the checkpoint")).at_caller()?;
         let trained = (task.recipe().load)(&predictor, &config).at_caller()?;
         let decoding = config.decoding.clone();
+        let predictor = match trained.embeds() {
+            Some(output) => predictor.with_hidden(output, EMBEDDING).at_caller()?,
+            None => predictor,
+        };
         Ok(Self { predictor, task, trained, trained_by: config, decoding, separator: None })
     }
 
@@ -200,7 +208,19 @@ impl Model {
     /// other text that does not fit by itself is an error.
     #[must_use]
     pub fn memory_limit(self, bytes: u64) -> Self {
-        Self { predictor: self.predictor.memory_limit(bytes), ..self }
+        self.set_memory_limit(bytes);
+        self
+    }
+
+    /// Sets the memory limit of [`Self::memory_limit`] while the model is in use. The models of an ensemble share the limit in
+    /// equal parts, because each keeps its memory while the others compute.
+    pub fn set_memory_limit(&self, bytes: u64) {
+        let others = self.trained.others();
+        let each = bytes / (others.len() as u64 + 1);
+        for predictor in [&self.predictor].into_iter().chain(others) {
+            // The limit is shared by all clones of a predictor.
+            drop(predictor.clone().memory_limit(each));
+        }
     }
 
     /// Returns how many texts the model answers together; a caller with many texts passes about as many to [`Self::predict`].
@@ -218,6 +238,15 @@ impl Model {
     #[track_caller]
     pub fn predict<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<Answer>> {
         let asked: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        self.predict_by(&asked, &self.decoding).at_caller()
+    }
+
+    /// Answers each text as [`Self::predict`], with other settings of decoding, such as the beam of a translation.
+    ///
+    /// # Errors
+    /// As [`Self::predict`].
+    #[track_caller]
+    pub fn predict_by(&self, asked: &[&str], decoding: &DecodingConfig) -> Result<Vec<Answer>> {
         let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.is_empty(text)).collect();
         let mut answers = Vec::with_capacity(texts.len());
         let mut batches = texts.iter().map(|&text| Ok(text));
@@ -225,7 +254,7 @@ impl Model {
             .divide(&mut batches, &|text| text.len(), &mut |texts| {
                 let mut left = vec![texts];
                 while let Some(texts) = left.pop() {
-                    match self.trained.answers(&self.predictor, texts, &self.decoding) {
+                    match self.trained.answers(&self.predictor, texts, decoding) {
                         Ok(found) => answers.extend(found),
                         Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
                             let (first, second) = texts.split_at(texts.len() / 2);
@@ -257,6 +286,50 @@ impl Model {
         blank(text) || (self.trained_by.data.pair.is_some() && text.rsplit_once('\t').is_some_and(lacks))
     }
 
+    /// Returns the settings of decoding with which [`Self::predict`] answers.
+    pub fn decoding(&self) -> &DecodingConfig {
+        &self.decoding
+    }
+
+    /// Returns the number of tokens that the model reads of a text: words for a tagger, entries for a row of features.
+    pub fn length(&self, text: &str) -> usize {
+        self.trained.length(text)
+    }
+
+    /// Cuts a text to at most `most` tokens: the first tokens, or the last if `last` is true.
+    pub fn cut<'a>(&self, text: &'a str, most: usize, last: bool) -> &'a str {
+        let part = |at: usize| {
+            let at = (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+            if last { &text[at..] } else { &text[..at] }
+        };
+        // The length of a part grows with its bytes, so the longest part that fits is found by bisection.
+        let (mut fits, mut exceeds) = if last { (text.len(), 0) } else { (0, text.len()) };
+        if self.length(text) <= most {
+            return text;
+        }
+        while fits.abs_diff(exceeds) > 1 {
+            let middle = fits.midpoint(exceeds);
+            if self.length(part(middle)) <= most { fits = middle } else { exceeds = middle }
+        }
+        part(fits).trim()
+    }
+
+    /// Returns one vector per text: the input of the last linear layer, of the first model of an ensemble.
+    ///
+    /// # Errors
+    /// If the model has no such vector (only models of `classify` have), and the errors of [`Self::predict`].
+    #[track_caller]
+    pub fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        let found = self.trained.rows(&self.predictor, texts, EMBEDDING).at_caller()?;
+        let width = found.shape().iter().skip(1).product::<usize>().max(1);
+        Ok(found.as_slice::<f32>().at_caller()?.chunks(width).map(<[f32]>::to_vec).collect())
+    }
+
+    /// Returns whether the model has one vector per text, for [`Self::embed`].
+    pub fn embeds(&self) -> bool {
+        self.trained.embeds().is_some()
+    }
+
     /// Continues a text by `tokens` tokens with a language model, and returns the new text; `sampling` decides how
     /// tokens are drawn.
     ///
@@ -264,25 +337,64 @@ impl Model {
     /// If the model is not a language model, if `sampling` is invalid, or if a computed value is not a number.
     #[track_caller]
     pub fn write(&self, text: &str, sampling: Sampling, seed: u64, tokens: usize) -> Result<String> {
-        let mut written = String::new();
-        self.write_each(text, sampling, seed, tokens, &mut |piece| written.push_str(piece))?;
+        let (mut written, mut state) = (String::new(), self.begin().at_caller()?);
+        self.read(&mut state, text).at_caller()?;
+        let mut add = |piece: &str| {
+            written.push_str(piece);
+            ControlFlow::Continue(())
+        };
+        self.write_each(&mut state, &mut sampling.sampler(seed).at_caller()?, tokens, &mut add).at_caller()?;
         Ok(written)
     }
 
-    /// Continues a text as [`Self::write`]; the callback `each` gets each piece of the new text as soon as it is drawn.
+    /// Begins a session of a language model, which keeps the state of the model between calls of [`Self::read`] and
+    /// [`Self::write_each`].
     ///
     /// # Errors
-    /// As [`Self::write`].
+    /// If the model is not a language model.
+    #[track_caller]
+    pub fn begin(&self) -> Result<Session> {
+        if !self.task.continues_texts() {
+            let (expected, got) = ("a language model (`lm`)", format!("a model of `{}`", self.task.name()));
+            return Err(Error::of(ErrorKind::Program, "model that writes", expected, got).at_caller());
+        }
+        self.predictor.session(&["logits"]).at_caller()
+    }
+
+    /// Reads a text in a session of this model, and returns the number of its tokens. An empty text at the beginning of a session
+    /// is read as a line break.
+    ///
+    /// # Errors
+    /// If the vocabulary has no entry for a token, or if a computed value is not a number.
+    #[track_caller]
+    pub fn read(&self, session: &mut Session, text: &str) -> Result<usize> {
+        self.trained.read(&self.predictor, session, text).at_caller()
+    }
+
+    /// Continues the text of a session by at most `tokens` tokens, and returns their number. The callback `each` gets each piece
+    /// of the new text as soon as it is drawn, and ends the text by `Break`.
+    ///
+    /// # Errors
+    /// If the session has read nothing, or if a computed value is not a number.
     #[track_caller]
     pub fn write_each(
         &self,
-        text: &str,
-        sampling: Sampling,
-        seed: u64,
+        session: &mut Session,
+        sampler: &mut Sampler,
         tokens: usize,
-        each: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        let how = Continuation { sampling, seed, tokens };
-        self.trained.write(&self.predictor, text, how, each).at_caller()
+        each: &mut dyn FnMut(&str) -> ControlFlow<()>,
+    ) -> Result<usize> {
+        let how = Continuation { sampler, tokens };
+        self.trained.write(&self.predictor, session, how, each).at_caller()
+    }
+
+    /// Searches the most probable continuations of a text by `tokens` tokens; returns the continuations with their scores, the
+    /// best first.
+    ///
+    /// # Errors
+    /// If the model is not a language model, if `beam` is invalid, or if a computed value is not a number.
+    #[track_caller]
+    pub fn search(&self, text: &str, tokens: usize, beam: &Beam) -> Result<Vec<(String, f64)>> {
+        self.trained.search(&self.predictor, text, tokens, beam).at_caller()
     }
 }

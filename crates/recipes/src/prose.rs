@@ -1,6 +1,7 @@
 //! The text of a language model: in memory, or in files that may be larger than memory.
 
 use std::borrow::Cow;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use unpadded::data::{Continuous, Data, Tokenizer, Vocabulary};
@@ -8,6 +9,7 @@ use unpadded::{Result, memory};
 use unpadded_text::{PlainFiles, PlainSource, PlainText, ReadOptions};
 
 use super::config::Config;
+use super::recipe::EachPiece;
 use super::training::{Column, DataMemory, options, read_as};
 
 pub(super) const FEEDS: [&str; 2] = ["x", "y"];
@@ -170,24 +172,25 @@ impl<'a> Pieces<'a> {
     }
 
     /// Adds a token and passes the new text to `each`; a text that ends within a character is kept back.
-    pub(super) fn push(&mut self, token: &'a str, each: &mut dyn FnMut(&str)) {
+    pub(super) fn push(&mut self, token: &'a str, each: EachPiece<'_>) -> ControlFlow<()> {
         self.last.push(token);
         let whole = self.tokenizer.join(&self.last);
         if whole.ends_with(char::REPLACEMENT_CHARACTER) && self.last.len() - self.shown < Self::LOOKED_AT {
-            return;
+            return ControlFlow::Continue(());
         }
         let before = self.tokenizer.join(self.last.iter().take(self.shown));
-        each(whole.strip_prefix(&*before).unwrap_or_default());
+        each(whole.strip_prefix(&*before).unwrap_or_default())?;
         let old = self.last.len().saturating_sub(Self::LOOKED_AT);
         self.last.drain(..old);
         self.shown = self.last.len();
+        ControlFlow::Continue(())
     }
 
     /// Ends the text, and passes the text that was kept back to `each`.
-    pub(super) fn end(self, each: &mut dyn FnMut(&str)) {
+    pub(super) fn end(self, each: EachPiece<'_>) -> ControlFlow<()> {
         let (before, whole) =
             (self.tokenizer.join(self.last.iter().take(self.shown)), self.tokenizer.join(&self.last));
-        each(whole.strip_prefix(&*before).unwrap_or_default());
+        each(whole.strip_prefix(&*before).unwrap_or_default())
     }
 }
 
@@ -206,11 +209,12 @@ mod tests {
             let mut each = |piece: &str| {
                 found.push_str(piece);
                 count += 1;
+                ControlFlow::Continue(())
             };
             for token in &tokens {
-                pieces.push(token, &mut each);
+                assert!(pieces.push(token, &mut each).is_continue());
             }
-            pieces.end(&mut each);
+            assert!(pieces.end(&mut each).is_continue());
             assert_eq!((found, count), (tokenizer.join(&tokens), tokens.len() + 1));
         }
     }

@@ -1,10 +1,11 @@
 //! The recipe of a task, and the traits of trained models.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use unpadded::data::{Loader, Tokenizer};
-use unpadded::predict::{Predictor, Sampling};
-use unpadded::{Error, ErrorKind, Printable, Result};
+use unpadded::predict::{Beam, Predictor, Sampler, Session};
+use unpadded::{Error, ErrorKind, Printable, Result, Variable};
 use unpadded_text::{Files, QuestionKind, ReadOptions, Record, SkipReport};
 
 use super::answer::{Answer, AnswerBatch};
@@ -45,9 +46,9 @@ pub(super) struct TestCheck {
     pub(super) skipped: Option<SkipReport>,
 }
 
-pub(super) struct Continuation {
-    pub(super) sampling: Sampling,
-    pub(super) seed: u64,
+pub(super) struct Continuation<'a> {
+    pub(super) sampler: &'a mut Sampler,
+    /// The maximum number of tokens.
     pub(super) tokens: usize,
 }
 
@@ -57,8 +58,32 @@ pub(super) trait AnsweringModel: Send + Sync {
         None
     }
 
+    /// Returns the predictors of the other models of an ensemble.
+    fn others(&self) -> Vec<&Predictor> {
+        Vec::new()
+    }
+
     fn batch(&self) -> AnswerBatch {
         AnswerBatch::of_bytes(1 << 16)
+    }
+
+    /// Returns the number of tokens that the model reads of a text; of entries, for rows of features.
+    fn length(&self, text: &str) -> usize {
+        match self.tokenizers() {
+            Some([read, _]) => read.tokens(text).count(),
+            None => text.split_ascii_whitespace().count(),
+        }
+    }
+
+    /// Returns the output from which the answers are made, if its last linear layer reads one vector per text.
+    fn embeds(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Returns an output of the model with one row per text.
+    fn rows(&self, _: &Predictor, _texts: &[&str], _output: &str) -> Result<Variable> {
+        let (expected, got) = ("a model of `classify`, which makes one vector per text", "a model of another task");
+        Err(Error::of(ErrorKind::Program, "model of vectors", expected, got))
     }
 
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>>;
@@ -70,17 +95,29 @@ pub(super) trait AnsweringModel: Send + Sync {
         Err(Error::of(ErrorKind::Program, "models to join", expected, "models with answers of another kind"))
     }
 
-    fn write(
-        &self,
-        _by: &Predictor,
-        _text: &str,
-        _how: Continuation,
-        _each: &mut dyn FnMut(&str),
-    ) -> Result<()> {
-        let (expected, got) = ("a language model (`lm`)", "a model of another task");
-        Err(Error::of(ErrorKind::Program, "model that writes", expected, got))
+    /// Reads a text in a session of a language model; returns the number of its tokens.
+    fn read(&self, _: &Predictor, _: &mut Session, _text: &str) -> Result<usize> {
+        Err(no_writer())
+    }
+
+    /// Continues the text that a session has read; `each` gets each piece, and ends the continuation by `Break`.
+    fn write(&self, _: &Predictor, _: &mut Session, _: Continuation<'_>, _each: EachPiece<'_>) -> Result<usize> {
+        Err(no_writer())
+    }
+
+    /// Searches the most probable continuations of a text.
+    fn search(&self, _: &Predictor, _text: &str, _tokens: usize, _: &Beam) -> Result<Vec<(String, f64)>> {
+        Err(no_writer())
     }
 }
+
+fn no_writer() -> Error {
+    let (expected, got) = ("a language model (`lm`)", "a model of another task");
+    Error::of(ErrorKind::Program, "model that writes", expected, got)
+}
+
+/// Gets each piece of a text while it is written; `Break` ends the text.
+pub(super) type EachPiece<'a> = &'a mut dyn FnMut(&str) -> ControlFlow<()>;
 
 pub(super) trait TrainedModel: AnsweringModel {
     /// Returns what the model reads from a record, how its columns are set, and an answer's columns; `None` for a language model.

@@ -49,6 +49,14 @@ pub(super) fn are_meant(config: &Config, path: &Path) -> Result<bool> {
 pub(super) struct Classifier;
 
 impl AnsweringModel for Classifier {
+    fn embeds(&self) -> Option<&'static str> {
+        Some(PROBABILITIES)
+    }
+
+    fn rows(&self, by: &Predictor, texts: &[&str], output: &str) -> Result<Variable> {
+        Ok(by.run(&[(FEEDS[0], &fed(by, texts)?)], &[output])?.swap_remove(0))
+    }
+
     fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let (known, found) = (by.vocabulary(LABELS)?, found(by, &fed(by, texts)?)?);
         Ok(found.chunks_exact(known.len()).map(|row| labels::answer(known, row, Vec::new())).collect())

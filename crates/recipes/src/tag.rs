@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use unpadded::data::{Limits, Loader, TagScheme, TokenCounts, Tokenizer, Vocabulary};
+use unpadded::data::{Chunk, Limits, Loader, TagScheme, TokenCounts, Tokenizer, Vocabulary};
 use unpadded::layers::{Crf, Linear};
 use unpadded::metrics::{Accuracy, ChunkF1, TokenAccuracy};
 use unpadded::ndarray::Array2;
@@ -14,7 +14,7 @@ use unpadded::train::Trainer;
 use unpadded::{Builder, DType, Error, ErrorKind, Lod, Result, Variable, reserve};
 use unpadded_text::{QuestionKind, ReadOptions, TaggedText, TaggedTexts, Tagging, scheme_of};
 
-use super::answer::{Answer, AnswerBatch};
+use super::answer::{Answer, AnswerBatch, Entity};
 use super::config::Config;
 use super::encoder::Encoder;
 use super::evaluation::{EachOutcome, Evaluation, likeliest};
@@ -65,6 +65,14 @@ impl AnsweringModel for Tagger {
         AnswerBatch::of_bytes(1 << 13)
     }
 
+    fn others(&self) -> Vec<&Predictor> {
+        self.0.others().collect()
+    }
+
+    fn length(&self, text: &str) -> usize {
+        TaggedText::words_of(text).count()
+    }
+
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         // A tagger that also predicts labels of texts reads each text as a whole, so its texts are not divided.
         let labelled = is_labelled(by);
@@ -92,12 +100,20 @@ impl AnsweringModel for Tagger {
             }
         };
         let tags = by.vocabulary(TAGS)?;
-        let answer = |(words, (ids, label)): (Vec<&str>, TextTags)| Answer::Tags {
-            tags: ids.iter().map(|&id| tags.token(id).unwrap_or_default().to_owned()).collect(),
-            words: words.into_iter().map(str::to_owned).collect(),
-            label,
+        let tagging = noted_tagging(by).filter(|tagging| tagging.scheme != TagScheme::Plain);
+        let standard = |tagging: Tagging| Ok::<_, Error>((tagging.scheme, tagging.standard(tags)?));
+        let scheme = tagging.map(standard).transpose()?;
+        let answer = |(words, (ids, label)): (Vec<&str>, TextTags)| {
+            let chunks = scheme.as_ref().map(|(scheme, standard)| scheme.chunks(&names(standard, &ids)));
+            let entity = |Chunk { kind, words }: Chunk<'_>| Entity { label: kind.to_owned(), words };
+            Ok(Answer::Tags {
+                tags: names(tags, &ids).into_iter().map(str::to_owned).collect(),
+                words: words.into_iter().map(str::to_owned).collect(),
+                entities: chunks.transpose()?.into_iter().flatten().map(entity).collect(),
+                label,
+            })
         };
-        Ok(words.into_iter().zip(found).map(answer).collect())
+        words.into_iter().zip(found).map(answer).collect()
     }
 
     fn join(&mut self, predictor: &Predictor, other: Predictor, _: &Config) -> Result<()> {
@@ -196,6 +212,10 @@ impl RecordModel for Tagger {
         };
         Ok(scores.end().with_loss(loss))
     }
+}
+
+fn names<'a>(tags: &'a Vocabulary, ids: &[i64]) -> Vec<&'a str> {
+    ids.iter().map(|&id| tags.token(id).unwrap_or_default()).collect()
 }
 
 struct WordSurvey<'a> {

@@ -49,6 +49,11 @@ impl Voters {
         Ok(())
     }
 
+    /// Returns the predictors of the other taggers.
+    pub(super) fn others(&self) -> impl Iterator<Item = &Predictor> {
+        self.others.iter().map(|voter| &voter.predictor)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.others.is_empty()
     }

@@ -180,6 +180,18 @@ struct Outputs {
 }
 
 impl Classifier {
+    /// Returns the name of the output with the answers.
+    fn output(&self) -> &'static str {
+        if self.objective.labels().is_some() { PROBABILITIES } else { NUMBER }
+    }
+
+    fn run(&self, predictor: &Predictor, texts: &[&str], outputs: &[&str]) -> Result<Vec<Variable>> {
+        let values = self.reader.batch(texts)?;
+        let feeds: Vec<(&str, &Variable)> =
+            values.iter().map(|(name, value)| (name.as_str(), value)).collect();
+        predictor.run(&feeds, outputs)
+    }
+
     /// Returns the mean of the values of all models, and the attention weights of the first model.
     fn found(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
         let mut found = self.own(predictor, texts)?;
@@ -192,16 +204,10 @@ impl Classifier {
     }
 
     fn own(&self, predictor: &Predictor, texts: &[&str]) -> Result<Outputs> {
-        let values = self.reader.batch(texts)?;
-        let feeds: Vec<(&str, &Variable)> =
-            values.iter().map(|(name, value)| (name.as_str(), value)).collect();
-        let (output, width) = match self.objective.labels() {
-            Some(labels) => (PROBABILITIES, labels.len()),
-            None => (NUMBER, 1),
-        };
+        let (output, width) = (self.output(), self.objective.labels().map_or(1, Vocabulary::len));
         let attends = predictor.outputs().any(|output| output == labels::ATTENTION);
         let outputs: &[&str] = if attends { &[output, labels::ATTENTION] } else { &[output] };
-        let mut found = predictor.run(&feeds, outputs)?.into_iter();
+        let mut found = self.run(predictor, texts, outputs)?.into_iter();
         let floats = |variable: Option<Variable>| -> Result<Option<Vec<f32>>> {
             variable.map(|variable| Ok(variable.as_slice::<f32>()?.to_vec())).transpose()
         };
@@ -213,6 +219,18 @@ impl Classifier {
 impl AnsweringModel for Classifier {
     fn tokenizers(&self) -> Option<[&Tokenizer; 2]> {
         Some([&self.reader.tokenizer; 2])
+    }
+
+    fn others(&self) -> Vec<&Predictor> {
+        self.others.iter().map(|(_, predictor, _)| predictor).collect()
+    }
+
+    fn embeds(&self) -> Option<&'static str> {
+        Some(self.output())
+    }
+
+    fn rows(&self, by: &Predictor, texts: &[&str], output: &str) -> Result<Variable> {
+        Ok(self.run(by, texts, &[output])?.swap_remove(0))
     }
 
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {

@@ -1,0 +1,114 @@
+//! Connections: their number, their times, and the end of the server.
+
+use std::future::Future;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_io_timeout::TimeoutStream;
+
+use super::State;
+
+/// The time within which the head of a request must arrive, also the first after the connection or the last answer.
+const HEAD: Duration = Duration::from_secs(20);
+/// The time for which a client may take no byte of an answer.
+const STALLED: Duration = Duration::from_secs(30);
+/// The largest head of a request, and the size of a connection's buffers, in bytes.
+const BUFFER: usize = 16 * 1024;
+/// The time after the begin of the end in which requests that are on the way still arrive on open connections.
+const ON_THE_WAY: Duration = Duration::from_millis(150);
+
+pub(crate) async fn run(
+    state: Arc<State>,
+    router: axum::Router,
+    listener: TcpListener,
+    end: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let free = Arc::new(Semaphore::new(state.settings.connections));
+    let (ending, ends) = watch::channel(false);
+    let mut end = pin!(end);
+    let upkeep = tokio::spawn(upkeep(state.clone()));
+    loop {
+        let accepted = async {
+            let permit = free.clone().acquire_owned().await;
+            (listener.accept().await, permit)
+        };
+        tokio::select! {
+            () = &mut end => break,
+            (accepted, permit) = accepted => {
+                let Ok(permit) = permit else { break };
+                serve(accepted, &router, permit, &ends).await;
+            }
+        }
+    }
+    state.ends.store(true, Ordering::Relaxed);
+    // Connections that the system has accepted already are answered, too.
+    let waiting = async {
+        while let Ok(permit) = free.clone().acquire_owned().await {
+            serve(listener.accept().await, &router, permit, &ends).await;
+        }
+    };
+    let _ = tokio::time::timeout(ON_THE_WAY, waiting).await;
+    drop(listener);
+    let _ = ending.send(true);
+    let all = u32::try_from(state.settings.connections).unwrap_or(u32::MAX);
+    let closed = tokio::time::timeout(state.settings.grace, free.acquire_many(all)).await.is_ok();
+    upkeep.abort();
+    match closed {
+        true => Ok(()),
+        false => Err(io::Error::other("requests were unanswered after the grace time")),
+    }
+}
+
+async fn serve(
+    accepted: io::Result<(TcpStream, std::net::SocketAddr)>,
+    router: &axum::Router,
+    permit: OwnedSemaphorePermit,
+    ends: &watch::Receiver<bool>,
+) {
+    let stream = match accepted {
+        Ok((stream, _)) => stream,
+        Err(e) => {
+            // Without free file descriptors, an immediate retry would fail in the same way.
+            tracing::warn!(reason = %e, "a connection was not accepted");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            return;
+        }
+    };
+    let _ = stream.set_nodelay(true); // only a matter of speed
+    let (router, mut ends) = (router.clone(), ends.clone());
+    tokio::spawn(async move {
+        let _permit = permit;
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(STALLED));
+        let mut http = hyper::server::conn::http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).max_headers(64);
+        let service = TowerToHyperService::new(router);
+        let mut connection = pin!(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
+        tokio::select! {
+            _ = connection.as_mut() => return,
+            _ = ends.wait_for(|ends| *ends) => connection.as_mut().graceful_shutdown(),
+        }
+        let _ = connection.await; // errors of a connection are the client's
+    });
+}
+
+/// Ends old sessions, and reloads models whose files have changed.
+async fn upkeep(state: Arc<State>) {
+    let each = state.settings.watch.unwrap_or(Duration::from_secs(5));
+    loop {
+        tokio::time::sleep(each).await;
+        let state = state.clone();
+        let work = move || match state.settings.watch {
+            Some(_) => drop(state.reload(true)),
+            None => state.sessions.sweep(&state.models),
+        };
+        let _ = tokio::task::spawn_blocking(work).await; // a panic is in the log
+    }
+}

@@ -1,0 +1,96 @@
+//! The errors that clients get: a status, a message and a type, without paths, file names or panic texts.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use unpadded::ErrorKind;
+
+/// An error as an answer: `{"error": message, "error_type": kind}`.
+#[derive(Debug, Clone)]
+pub(crate) struct Failure {
+    pub(crate) status: StatusCode,
+    pub(crate) kind: &'static str,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
+        Self { status, kind, message: message.into() }
+    }
+
+    /// 422: the request has a value that the server cannot use; the message has the place in the JSON.
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "validation", message)
+    }
+
+    /// 413: a body, a list or a text is longer than its limit.
+    pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    }
+
+    /// 429: a limit of work at once is reached.
+    pub(crate) fn overloaded(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::TOO_MANY_REQUESTS, "overloaded", message)
+    }
+
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "not_found", message)
+    }
+
+    pub(crate) fn unauthorized() -> Self {
+        let message = "expected the header `Authorization: Bearer TOKEN` with the token of the server";
+        Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message)
+    }
+
+    pub(crate) fn wrong_method() -> Self {
+        let message = "the path has no such method; `/openapi.json` lists all methods";
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    }
+
+    /// 503: the server starts or ends.
+    pub(crate) fn unavailable(message: &'static str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", message)
+    }
+
+    pub(crate) fn no_body() -> Self {
+        let message = "the body of the request did not arrive within the deadline";
+        Self::new(StatusCode::REQUEST_TIMEOUT, "timeout", message)
+    }
+
+    pub(crate) fn no_answer() -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "timeout", "the model did not answer within the deadline")
+    }
+
+    pub(crate) fn internal() -> Self {
+        let message = "the model could not answer; the log of the server has the reason";
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
+    }
+
+    /// Turns an error of a model into an answer. An error about the text is for the client; any other error is for the log.
+    pub(crate) fn of_model(error: &unpadded::Error) -> Self {
+        let message = format!("{error:#}");
+        match error.kind() {
+            _ if error.is_over_limit() => Self::too_large(message),
+            ErrorKind::Format | ErrorKind::Mismatch => Self::invalid(message),
+            _ => {
+                tracing::error!(reason = message, "a model could not answer");
+                Self::internal()
+            }
+        }
+    }
+}
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let body = json!({"error": self.message, "error_type": self.kind}).to_string();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

@@ -1,0 +1,186 @@
+//! The queue that joins the texts of many requests into ragged batches, and the thread that runs the batches.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::oneshot;
+use unpadded::predict::Beam;
+use unpadded_recipes::{Answer, DecodingConfig};
+
+use super::body::Held;
+use super::failure::Failure;
+use super::metrics::Metrics;
+use super::models::Loaded;
+use super::settings::Settings;
+
+/// What a model does with texts.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Work {
+    Predict(DecodingConfig),
+    Embed,
+    /// Searches continuations of at most this number of tokens.
+    Search(Beam, usize),
+}
+
+/// What a model found for the texts of a request.
+pub(crate) enum Found {
+    Answers(Vec<Answer>),
+    Vectors(Vec<Vec<f32>>),
+}
+
+impl Found {
+    fn split_to(&mut self, count: usize) -> Self {
+        match self {
+            Self::Answers(answers) => Self::Answers(answers.drain(..count.min(answers.len())).collect()),
+            Self::Vectors(vectors) => Self::Vectors(vectors.drain(..count.min(vectors.len())).collect()),
+        }
+    }
+}
+
+/// The texts of a request, which are answered together.
+pub(crate) struct Job {
+    pub(crate) model: Arc<Loaded>,
+    pub(crate) work: Work,
+    pub(crate) texts: Arc<[String]>,
+    pub(crate) tokens: usize,
+    /// The counted memory of the request, which the queue holds even if the client has left.
+    pub(crate) _held: Held,
+    pub(crate) queued: Instant,
+    pub(crate) reply: oneshot::Sender<Result<Found, Failure>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    jobs: VecDeque<Job>,
+    closed: bool,
+}
+
+/// A queue with the thread that runs it. One batch runs at a time, so that the memory of a batch is taken once.
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+    settings: Settings,
+    metrics: Metrics,
+}
+
+impl Queue {
+    pub(crate) fn start(settings: Settings, metrics: Metrics) -> Arc<Self> {
+        let queue =
+            Arc::new(Self { waiting: Mutex::default(), changed: Condvar::new(), settings, metrics });
+        let of_thread = queue.clone();
+        std::thread::spawn(move || of_thread.run());
+        queue
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn push(&self, job: Job) {
+        self.metrics.queued.inc_by(job.texts.len() as i64);
+        self.lock().jobs.push_back(job);
+        self.changed.notify_one();
+    }
+
+    /// Ends the thread after the requests that wait.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    fn run(&self) {
+        while let Some(jobs) = self.next() {
+            self.answer(jobs);
+        }
+    }
+
+    /// Returns the requests of the next batch; `None` at the end.
+    fn next(&self) -> Option<Vec<Job>> {
+        let mut waiting = self.lock();
+        loop {
+            // Texts that no client waits for any more take no time of the model.
+            waiting.jobs.retain(|job| {
+                let left = job.reply.is_closed();
+                if left {
+                    self.metrics.queued.dec_by(job.texts.len() as i64);
+                }
+                !left
+            });
+            let Some(first) = waiting.jobs.front() else {
+                if waiting.closed {
+                    return None;
+                }
+                waiting = self.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let joined: usize =
+                waiting.jobs.iter().filter(|job| joins(first, job)).map(|job| job.tokens).sum();
+            let left = self.settings.batch_wait.saturating_sub(first.queued.elapsed());
+            if joined >= self.settings.batch_tokens || left.is_zero() || waiting.closed {
+                return Some(self.take(&mut waiting.jobs));
+            }
+            let waited = self.changed.wait_timeout(waiting, left);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// Removes the first request, and those behind it that fit into its batch. A request longer than a batch is alone.
+    fn take(&self, jobs: &mut VecDeque<Job>) -> Vec<Job> {
+        let Some(first) = jobs.pop_front() else { return Vec::new() };
+        let (mut tokens, mut batch, mut left) = (first.tokens, vec![first], VecDeque::new());
+        for job in jobs.drain(..) {
+            let fits = tokens.saturating_add(job.tokens) <= self.settings.batch_tokens;
+            if fits && batch.first().is_some_and(|first| joins(first, &job)) {
+                tokens += job.tokens;
+                batch.push(job);
+            } else {
+                left.push_back(job);
+            }
+        }
+        *jobs = left;
+        let texts: usize = batch.iter().map(|job| job.texts.len()).sum();
+        self.metrics.queued.dec_by(texts as i64);
+        self.metrics.batch_sequences.observe(texts as f64);
+        self.metrics.batch_tokens.observe(tokens as f64);
+        batch.iter().for_each(|job| self.metrics.waits.observe(job.queued.elapsed().as_secs_f64()));
+        batch
+    }
+
+    /// Answers the requests together. After an error, each is answered alone, so that the error is its own.
+    fn answer(&self, jobs: Vec<Job>) {
+        let found = self.found(&jobs);
+        match found {
+            Ok(mut found) => {
+                for job in jobs {
+                    let own = found.split_to(job.texts.len());
+                    let _ = job.reply.send(Ok(own)); // the client may have left
+                }
+            }
+            Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.answer(vec![job])),
+            Err(failure) => jobs.into_iter().for_each(|job| drop(job.reply.send(Err(failure.clone())))),
+        }
+    }
+
+    fn found(&self, jobs: &[Job]) -> Result<Found, Failure> {
+        let Some(first) = jobs.first() else { return Ok(Found::Answers(Vec::new())) };
+        let texts: Vec<&str> = jobs.iter().flat_map(|job| job.texts.iter().map(String::as_str)).collect();
+        let model = &first.model.model;
+        let run = || match &first.work {
+            Work::Predict(decoding) => model.predict_by(&texts, decoding).map(Found::Answers),
+            Work::Embed => model.embed(&texts).map(Found::Vectors),
+            Work::Search(beam, tokens) => {
+                let search = |text: &&str| Ok(Answer::Ranked(model.search(text, *tokens, beam)?));
+                texts.iter().map(search).collect::<unpadded::Result<_>>().map(Found::Answers)
+            }
+        };
+        let found = catch_unwind(AssertUnwindSafe(run)).map_err(|_| Failure::internal())?;
+        self.metrics.predicted.set(0.0);
+        found.map_err(|error| Failure::of_model(&error))
+    }
+}
+
+fn joins(first: &Job, other: &Job) -> bool {
+    Arc::ptr_eq(&first.model, &other.model) && first.work == other.work
+}

@@ -1,0 +1,258 @@
+//! `POST /generate`: texts that a language model writes, whole or token by token, drawn or searched.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State as Of;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::mpsc::UnboundedReceiver;
+use unpadded::predict::{Beam, Sampling};
+use utoipa::ToSchema;
+
+use super::super::State;
+use super::super::body::{self, Held, Request};
+use super::super::failure::Failure;
+use super::super::input::{Input, Truncate};
+use super::super::models::Loaded;
+use super::super::queue::Work;
+use super::super::sessions::Text;
+use super::super::streams::{self, Piece, Writing};
+use super::predict::{answers, decoding};
+use super::{ask, is_json, of_task};
+
+/// A text to continue by a language model, or to translate.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GenerateRequest {
+    /// The name of the model; the first model without it.
+    model: Option<String>,
+    /// The beginning of the text.
+    #[serde(default)]
+    prompt: String,
+    /// A session of `POST /sessions`: the text continues all that the session has read and written.
+    session: Option<String>,
+    /// The maximum number of new tokens (default: 200).
+    max_tokens: Option<usize>,
+    #[serde(flatten)]
+    how: Draws,
+    /// Beam width of a search for the most probable text, in place of draws.
+    beam: Option<usize>,
+    /// The number of texts of a search.
+    n_best: Option<usize>,
+    /// Length penalty of a search.
+    length_penalty: Option<f64>,
+    /// Whether the tokens are sent as server-sent events, as they are drawn.
+    #[serde(default)]
+    stream: bool,
+    /// The end that is cut of a prompt over the limit; without it, such a prompt is refused.
+    truncate: Option<Truncate>,
+}
+
+/// How tokens are drawn.
+#[derive(Debug, Clone, Deserialize, ToSchema)]
+pub(crate) struct Draws {
+    /// Temperature of sampling; 0 always takes the likeliest token (default: 0.8).
+    pub(super) temperature: Option<f64>,
+    /// Top-k sampling: only this many likeliest tokens.
+    pub(super) top_k: Option<usize>,
+    /// Top-p (nucleus) sampling: only the likeliest tokens with this total probability.
+    pub(super) top_p: Option<f64>,
+    /// Seed of the draws: equal seeds give equal texts (default: drawn).
+    pub(super) seed: Option<u64>,
+    /// Texts that end the text; they are not part of it.
+    #[schema(value_type = Option<Vec<String>>)]
+    pub(super) stop: Option<super::super::input::Texts>,
+}
+
+/// What a request asks to write, after the checks of its limits.
+pub(super) struct Order {
+    pub(super) model: Arc<Loaded>,
+    pub(super) prompt: String,
+    pub(super) session: Option<String>,
+    pub(super) tokens: usize,
+    pub(super) truncate: Option<Truncate>,
+}
+
+impl Order {
+    /// Starts to write; also returns the number of tokens that were cut from the prompt.
+    pub(super) async fn start(
+        self,
+        state: &Arc<State>,
+        how: &Draws,
+        default: f64,
+        held: Held,
+    ) -> Result<(UnboundedReceiver<Piece>, usize), Failure> {
+        let Self { model, prompt, session, tokens, truncate } = self;
+        let most = state.settings.new_tokens;
+        if tokens > most {
+            return Err(Failure::invalid(format!("`max_tokens`: expected at most {most}, got {tokens}")));
+        }
+        if !model.writes() {
+            let task = model.task();
+            return Err(Failure::invalid(format!(
+                "model: expected a language model (`lm`), got a model of `{task}`: use `POST /predict`"
+            )));
+        }
+        let seed = match how.seed {
+            Some(seed) => seed,
+            None => getrandom::u64().map_err(|_| Failure::internal())?,
+        };
+        let sampling = Sampling::default().temperature(how.temperature.unwrap_or(default));
+        let sampling = sampling.top_k(how.top_k).top_p(how.top_p.unwrap_or(1.0));
+        let sampler = sampling.sampler(seed).map_err(|e| Failure::invalid(format!("{e:#}")))?;
+        let stop = how.stop.iter().flat_map(|stop| &stop.0).map(|text| text.0.clone());
+        let stop: Vec<String> = stop.filter(|stop| !stop.is_empty()).collect();
+        if stop.len() > 16 || stop.iter().any(|stop| stop.len() > 1024) {
+            return Err(Failure::invalid("`stop`: expected at most 16 texts of at most 1024 bytes"));
+        }
+        let input = Input::of(state, &model, vec![prompt], truncate).await?;
+        let prompt = input.texts.first().cloned().unwrap_or_default();
+        let text = match &session {
+            Some(name) => state.sessions.take(name)?,
+            None => Text::begin(&model)?,
+        };
+        let writing = Writing { text, session, prompt, sampler, tokens, stop };
+        Ok((streams::start(state, writing, held)?, input.cut.first().copied().unwrap_or(0)))
+    }
+}
+
+/// A text that was written to its end.
+pub(super) struct Written {
+    pub(super) text: String,
+    pub(super) read: usize,
+    pub(super) written: usize,
+    pub(super) stopped: bool,
+}
+
+/// Waits for the end of a text.
+pub(super) async fn whole(state: &State, mut pieces: UnboundedReceiver<Piece>) -> Result<Written, Failure> {
+    let all = async {
+        let mut text = String::new();
+        while let Some(piece) = pieces.recv().await {
+            match piece {
+                Piece::Text(piece) => text.push_str(&piece),
+                Piece::Done { read, written, stopped } => return Ok(Written { text, read, written, stopped }),
+                Piece::Failed(failure) => return Err(failure),
+            }
+        }
+        Err(Failure::internal())
+    };
+    tokio::time::timeout(state.settings.deadline, all).await.unwrap_or_else(|_| Err(Failure::no_answer()))
+}
+
+/// Returns pieces as server-sent events; `event` writes the data of each.
+pub(super) fn events(
+    pieces: UnboundedReceiver<Piece>,
+    event: impl Fn(Piece) -> String + Send + 'static,
+) -> Response {
+    let next = move |(mut pieces, event, mut got): (UnboundedReceiver<Piece>, _, Vec<Piece>)| async move {
+        // All pieces that wait are one write.
+        let count = pieces.recv_many(&mut got, 64).await;
+        let lines = |event: &dyn Fn(Piece) -> String, got: &mut Vec<Piece>| -> String {
+            got.drain(..).map(|piece| format!("data: {}\n\n", event(piece))).collect()
+        };
+        let text = lines(&event, &mut got);
+        (count > 0).then_some((Ok::<_, std::convert::Infallible>(text), (pieces, event, got)))
+    };
+    let stream = futures_util::stream::unfold((pieces, event, Vec::new()), next);
+    let mut response = body::of_json(StatusCode::OK, Body::from_stream(stream));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // nginx would otherwise collect the events.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+pub(super) fn failed(failure: &Failure) -> String {
+    json!({"error": failure.message, "error_type": failure.kind}).to_string()
+}
+
+/// Continues a text by a language model, or translates it
+#[utoipa::path(
+    post, path = "/generate", request_body = GenerateRequest,
+    responses((status = 200, description = "The new text, or its tokens as server-sent events"), (status = 413), (status = 422), (status = 429), (status = 504)),
+)]
+pub(crate) async fn generate(
+    Of(state): Of<Arc<State>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    is_json(&headers)?;
+    let Request { value, held } = body::json::<GenerateRequest>(&state, &headers, body).await?;
+    let GenerateRequest { model, prompt, session, max_tokens, how, beam, n_best, length_penalty, stream, truncate } =
+        value;
+    let model = match &session {
+        Some(name) => state.sessions.model(name)?,
+        None => state.models.find(model.as_deref())?,
+    };
+    let tokens = max_tokens.unwrap_or(200);
+    let searches = beam.is_some() || n_best.is_some() || length_penalty.is_some();
+    if searches || model.task() == "translate" {
+        if stream || session.is_some() {
+            return Err(Failure::invalid(
+                "`stream`, `session`: expected draws of a language model, got a search, whose text is known only at its end",
+            ));
+        }
+        let found = search(&state, &model, prompt, (tokens, truncate), (beam, n_best, length_penalty), &held).await?;
+        return Ok(of_task(&model, body::answer(&found, held)?));
+    }
+    let order = Order { model: model.clone(), prompt, session, tokens, truncate };
+    let (pieces, cut) = order.start(&state, &how, 0.8, held.clone()).await?;
+    let done = move |read: usize, written: usize, stopped: bool| {
+        let mut done = json!({"done": true, "tokens": written, "prompt_tokens": read, "stopped": stopped});
+        if cut > 0 {
+            done["truncated"] = cut.into();
+        }
+        done
+    };
+    if stream {
+        let event = move |piece| match piece {
+            Piece::Text(text) => json!({"text": text}).to_string(),
+            Piece::Done { read, written, stopped } => done(read, written, stopped).to_string(),
+            Piece::Failed(failure) => failed(&failure),
+        };
+        return Ok(of_task(&model, events(pieces, event)));
+    }
+    let Written { text, read, written, stopped } = whole(&state, pieces).await?;
+    let mut found = done(read, written, stopped);
+    found["text"] = text.into();
+    Ok(of_task(&model, body::answer(&found, held)?))
+}
+
+/// Searches the most probable texts: continuations of a language model, or translations.
+async fn search(
+    state: &Arc<State>,
+    model: &Arc<Loaded>,
+    prompt: String,
+    (tokens, truncate): (usize, Option<Truncate>),
+    (beam, n_best, length_penalty): (Option<usize>, Option<usize>, Option<f64>),
+    held: &Held,
+) -> Result<serde_json::Value, Failure> {
+    let input = Input::of(state, model, vec![prompt], truncate).await?;
+    let how = if model.writes() {
+        let (beam, most) = (beam.unwrap_or(4), state.settings.new_tokens);
+        if !(1..=64).contains(&beam) || tokens > most {
+            return Err(Failure::invalid(format!(
+                "`beam`: expected 1 to 64, and `max_tokens` of at most {most}, got {beam} and {tokens}"
+            )));
+        }
+        let beam = Beam::new(beam).n_best(n_best.unwrap_or(1));
+        Work::Search(length_penalty.map_or(beam, |penalty| beam.length(penalty)), tokens)
+    } else {
+        Work::Predict(decoding(model, beam, n_best, length_penalty)?)
+    };
+    let answers = answers(ask(state, model, how, &input, held).await?);
+    let answer = answers.first().ok_or_else(Failure::internal)?;
+    let text = input.texts.first().map(String::as_str).unwrap_or_default();
+    let found = unpadded_recipes::AnswerJson { text, answer, echo: false };
+    let mut found = serde_json::to_value(found).map_err(|_| Failure::internal())?;
+    found["text"] = found["found"].take();
+    if let Some(object) = found.as_object_mut() {
+        object.remove("found");
+    }
+    Ok(found)
+}

@@ -1,0 +1,227 @@
+//! The routes: one file for each protocol that clients speak.
+
+mod generate;
+mod info;
+mod open_inference;
+mod openai;
+mod predict;
+mod sessions;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State as Of};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, post};
+use futures_util::FutureExt;
+use subtle::ConstantTimeEq;
+use tokio::sync::oneshot;
+use tower_http::cors::{AllowOrigin, Any, CorsLayer};
+
+use super::State;
+use super::body::Held;
+use super::failure::Failure;
+use super::input::Input;
+use super::logs;
+use super::metrics::Answered;
+use super::models::Loaded;
+use super::queue::{Found, Job, Work};
+
+/// The paths, as labels of metrics.
+const PATHS: [&str; 21] = [
+    "/",
+    "/predict",
+    "/generate",
+    "/invocations",
+    "/ping",
+    "/sessions",
+    "/sessions/{session}",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/v1/models",
+    "/v1/models/{model}",
+    "/v2",
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/v2/models/{model}",
+    "/v2/models/{model}/ready",
+    "/v2/models/{model}/infer",
+    "/info",
+    "/health/live",
+    "/health/ready",
+    "/metrics",
+];
+
+pub(super) fn router(state: Arc<State>) -> Router {
+    // Requests for a model take a slot; the others answer even if all slots are taken.
+    let of_models = Router::new()
+        .route("/predict", post(predict::predict))
+        .route("/invocations", post(predict::invocations))
+        .route("/generate", post(generate::generate))
+        .route("/sessions", post(sessions::begin))
+        .route("/sessions/{session}", delete(sessions::end).get(sessions::show))
+        .route("/v1/completions", post(openai::completions))
+        .route("/v1/embeddings", post(openai::embeddings))
+        .route("/v2/models/{model}/infer", post(open_inference::infer))
+        .route_layer(from_fn_with_state(state.clone(), admit));
+    let about = Router::new()
+        .route("/info", get(info::info))
+        .route("/metrics", get(info::metrics))
+        .route("/v1/models", get(openai::models))
+        .route("/v1/models/{model}", get(openai::model))
+        .route("/v2", get(open_inference::server))
+        .route("/v2/models/{model}", get(open_inference::model));
+    let mut router = of_models.merge(about).route_layer(from_fn_with_state(state.clone(), allow));
+    // Probes and the page have no secrets, so they need no token.
+    router = router
+        .route("/", get(info::page))
+        .route("/openapi.json", get(info::openapi))
+        .route("/ping", get(info::ready))
+        .route("/health/live", get(info::live))
+        .route("/health/ready", get(info::ready))
+        .route("/v2/health/live", get(info::live))
+        .route("/v2/health/ready", get(info::ready))
+        .route("/v2/models/{model}/ready", get(open_inference::ready))
+        .fallback(async || Failure::not_found("no such path; `/openapi.json` lists all paths"))
+        .method_not_allowed_fallback(async || Failure::wrong_method())
+        .layer(from_fn_with_state(state.clone(), observe));
+    if !state.settings.origins.is_empty() {
+        let any = state.settings.origins.iter().any(|origin| origin == "*");
+        let listed = state.settings.origins.iter().filter_map(|origin| origin.parse::<HeaderValue>().ok());
+        let origins = if any { AllowOrigin::any() } else { AllowOrigin::list(listed) };
+        let headers = [header::CONTENT_TYPE, header::AUTHORIZATION];
+        router = router.layer(CorsLayer::new().allow_origin(origins).allow_methods(Any).allow_headers(headers));
+    }
+    router.with_state(state)
+}
+
+/// Counts and logs a request, names it, and turns a panic into an answer.
+async fn observe(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Response {
+    let (started, name) = (Instant::now(), logs::name(request.headers()));
+    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
+    let route = PATHS.into_iter().find(|known| *known == path).unwrap_or("other");
+    let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
+    let mut response = answer.unwrap_or_else(|_| Failure::internal().into_response());
+    let (status, took) = (response.status().as_u16(), started.elapsed());
+    let task = response.extensions().get::<Task>().map_or("none", |task| task.0);
+    state.metrics.answered(&Answered { task, route, status }, took);
+    let micros = took.as_micros() as u64;
+    let request = name.to_str().unwrap_or_default();
+    match status {
+        500.. => tracing::error!(request, route, status, micros, "failed"),
+        400.. => tracing::info!(request, route, status, micros, "refused"),
+        _ => tracing::debug!(request, route, status, micros, "answered"),
+    }
+    response.headers_mut().insert(logs::HEADER, name);
+    if state.ends() {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Lets a request pass if it has the token of the server.
+async fn allow(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Response {
+    let Some(token) = &state.settings.token else { return next.run(request).await };
+    let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
+    match bool::from(given.ct_eq(token.as_bytes())) {
+        true => next.run(request).await,
+        false => Failure::unauthorized().into_response(),
+    }
+}
+
+/// Lets a request pass if a slot is free.
+async fn admit(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Response {
+    // A server that ends answers what was accepted before.
+    if !state.open.load(Ordering::Relaxed) {
+        return Failure::unavailable("the server loads its models").into_response();
+    }
+    let Ok(_slot) = state.slots.clone().try_acquire_owned() else {
+        state.metrics.reject("requests");
+        let most = state.settings.requests;
+        return Failure::overloaded(format!("expected at most {most} requests at once")).into_response();
+    };
+    state.metrics.in_work.inc();
+    let _less = Less(&state);
+    next.run(request).await
+}
+
+/// Counts a request out of work, also if its client leaves.
+struct Less<'a>(&'a State);
+
+impl Drop for Less<'_> {
+    fn drop(&mut self) {
+        self.0.metrics.in_work.dec();
+    }
+}
+
+/// The task of the model that answered, for the metrics.
+#[derive(Clone, Copy)]
+struct Task(&'static str);
+
+/// Adds the task of a model to its answer.
+fn of_task(model: &Loaded, mut response: Response) -> Response {
+    response.extensions_mut().insert(Task(model.task()));
+    response
+}
+
+/// Queues the texts of a request, and returns what the model found for them.
+async fn ask(
+    state: &State,
+    model: &Arc<Loaded>,
+    work: Work,
+    input: &Input,
+    held: &Held,
+) -> Result<Found, Failure> {
+    let (reply, answer) = oneshot::channel();
+    state.queue.push(Job {
+        model: model.clone(),
+        work,
+        texts: input.texts.clone(),
+        tokens: input.tokens,
+        _held: held.clone(),
+        queued: Instant::now(),
+        reply,
+    });
+    match tokio::time::timeout(state.settings.deadline, answer).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(_)) => Err(Failure::internal()),
+        Err(_) => Err(Failure::no_answer()),
+    }
+}
+
+/// Checks that a body is announced as JSON, or not announced.
+fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    // `curl -d` announces a form.
+    match kind.as_str() {
+        "" | "application/json" | "application/x-www-form-urlencoded" => Ok(()),
+        _ if kind.ends_with("+json") => Ok(()),
+        _ => Err(Failure {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            kind: "validation",
+            message: "content-type: expected `application/json`".into(),
+        }),
+    }
+}
+
+/// Returns the path and the body of a first request for a model, as arguments of `curl`.
+pub(super) fn example(model: &Loaded) -> String {
+    let data = &model.model.trained_by().data;
+    let (path, body) = match model.model.asking() {
+        None => ("/generate", serde_json::json!({"prompt": "The", "max_tokens": 100})),
+        Some(unpadded_text::QuestionKind::Row) => ("/predict", serde_json::json!({"rows": [{"1": 0.5, "3": 1}]})),
+        Some(_) if data.pair.is_some() || data.text.len() > 1 => {
+            let columns = data.text.len().max(1) + usize::from(data.pair.is_some());
+            ("/predict", serde_json::json!({"texts": [vec!["What a film!"; columns]]}))
+        }
+        Some(_) => ("/predict", serde_json::json!({"texts": ["What a film!"]})),
+    };
+    format!("{path} -d '{body}'")
+}

@@ -1,0 +1,136 @@
+//! The routes below `/v2`: the Open Inference Protocol, which KServe and Triton speak. A model has one input, `text`.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State as Of};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use unpadded_recipes::{Answer, AnswerJson};
+use utoipa::ToSchema;
+
+use super::super::State;
+use super::super::body::{self, Request};
+use super::super::failure::Failure;
+use super::super::input::{Input, Text, Texts, lines};
+use super::super::queue::Work;
+use super::predict::answers;
+use super::{ask, is_json, of_task};
+
+/// Tensors of texts, by the Open Inference Protocol.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct InferRequest {
+    /// Returned with the answer.
+    id: Option<String>,
+    inputs: Vec<Tensor>,
+}
+
+/// A tensor of texts.
+#[derive(Debug, Deserialize, ToSchema)]
+struct Tensor {
+    /// `text`.
+    name: String,
+    /// The number of texts, perhaps with a second extent of 1.
+    shape: Vec<usize>,
+    /// `BYTES`.
+    datatype: String,
+    #[schema(value_type = Vec<String>)]
+    data: Vec<Text>,
+}
+
+/// Describes the server, by the Open Inference Protocol
+#[utoipa::path(get, path = "/v2", responses((status = 200, description = "The server")))]
+pub(crate) async fn server() -> Response {
+    body::small(&json!({"name": "unpadded", "version": env!("CARGO_PKG_VERSION"), "extensions": []}))
+}
+
+/// Describes a model, by the Open Inference Protocol
+#[utoipa::path(
+    get, path = "/v2/models/{model}", params(("model" = String, Path)),
+    responses((status = 200, description = "The model with its inputs and outputs"), (status = 404)),
+)]
+pub(crate) async fn model(
+    Of(state): Of<Arc<State>>,
+    Path(name): Path<String>,
+) -> Result<Response, Failure> {
+    let model = state.models.find(Some(&name))?;
+    let tensor = |name: &str, datatype: &str| json!({"name": name, "datatype": datatype, "shape": [-1]});
+    let found = json!({
+        "name": model.name, "versions": ["1"], "platform": "unpadded",
+        "inputs": [tensor("text", "BYTES")],
+        "outputs": [tensor("answer", "BYTES"), tensor("label", "BYTES"), tensor("probability", "FP32")],
+    });
+    Ok(body::small(&found))
+}
+
+/// Returns whether a model answers, by the Open Inference Protocol
+#[utoipa::path(
+    get, path = "/v2/models/{model}/ready", params(("model" = String, Path)),
+    responses((status = 200, description = "The model answers"), (status = 404), (status = 503)),
+)]
+pub(crate) async fn ready(
+    Of(state): Of<Arc<State>>,
+    Path(name): Path<String>,
+) -> Result<Response, Failure> {
+    state.ready()?;
+    Ok(body::small(&json!({"name": state.models.find(Some(&name))?.name, "ready": true})))
+}
+
+/// Answers texts, by the Open Inference Protocol
+#[utoipa::path(
+    post, path = "/v2/models/{model}/infer", params(("model" = String, Path)), request_body = InferRequest,
+    responses((status = 200, description = "`answer` has the answer to each text as JSON; `label` and `probability`, or `number`"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
+)]
+pub(crate) async fn infer(
+    Of(state): Of<Arc<State>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    is_json(&headers)?;
+    let Request { value: InferRequest { id, inputs }, held } = body::json(&state, &headers, body).await?;
+    let model = state.models.find(Some(&name))?;
+    let mut tensors = inputs.into_iter();
+    let (Some(tensor), None) = (tensors.next(), tensors.next()) else {
+        return Err(Failure::invalid("`inputs`: expected one tensor, `text`"));
+    };
+    let Tensor { name, shape, datatype, data } = tensor;
+    if name != "text" || datatype != "BYTES" {
+        let got = format!("got `{name}` of `{datatype}`");
+        return Err(Failure::invalid(format!("`inputs[0]`: expected `text` of `BYTES`, {got}")));
+    }
+    if shape.iter().product::<usize>() != data.len() {
+        let got = format!("got {shape:?} for {} texts", data.len());
+        return Err(Failure::invalid(format!("`inputs[0].shape`: expected the number of texts, {got}")));
+    }
+    let texts = lines(&model.model, None, Some(Texts(data)), None)?;
+    let input = Input::of(&state, &model, texts, None).await?;
+    let how = Work::Predict(model.model.decoding().clone());
+    let answers = answers(ask(&state, &model, how, &input, &held).await?);
+    let shape = [answers.len()];
+    let tensor = |name: &str, datatype: &str, data: Vec<Value>| {
+        json!({"name": name, "datatype": datatype, "shape": shape, "data": data})
+    };
+    let whole = answers.iter().zip(&*input.texts).map(|(answer, text)| {
+        serde_json::to_string(&AnswerJson { text, answer, echo: false }).unwrap_or_default().into()
+    });
+    let mut outputs = vec![tensor("answer", "BYTES", whole.collect())];
+    let labels = |answer: &Answer| match answer {
+        Answer::Label { label, probability, .. } => Some((label.clone(), *probability)),
+        Answer::Tags { label, .. } => label.clone(),
+        Answer::Empty => Some((String::new(), 0.0)),
+        _ => None,
+    };
+    // A text without a word has the label "" and the probability 0.
+    if let Some(found) = answers.iter().map(labels).collect::<Option<Vec<_>>>() {
+        let (labels, probabilities) = found.into_iter().map(|(label, p)| (Value::from(label), json!(p))).unzip();
+        outputs.extend([tensor("label", "BYTES", labels), tensor("probability", "FP32", probabilities)]);
+    }
+    let mut found = json!({"model_name": model.name, "model_version": "1", "outputs": outputs});
+    if let Some(id) = id {
+        found["id"] = id.into();
+    }
+    Ok(of_task(&model, body::answer(&found, held)?))
+}

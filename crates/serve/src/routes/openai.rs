@@ -1,0 +1,251 @@
+//! The routes below `/v1`, as clients of OpenAI expect them.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State as Of};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::super::State;
+use super::super::body::{self, Request};
+use super::super::failure::Failure;
+use super::super::input::{Input, Texts, Truncate, lines};
+use super::super::models::Loaded;
+use super::super::queue::{Found, Work};
+use super::super::streams::Piece;
+use super::generate::{Draws, Order, Written, events, failed, whole};
+use super::{ask, is_json, of_task};
+
+/// A text to continue, as OpenAI's clients ask for it.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct CompletionRequest {
+    model: Option<String>,
+    /// The beginning of the text, or a list of them.
+    #[schema(value_type = Vec<String>)]
+    prompt: Texts,
+    /// The maximum number of new tokens (default: 16).
+    max_tokens: Option<usize>,
+    #[serde(flatten)]
+    how: Draws,
+    /// The number of texts for each prompt (default: 1).
+    n: Option<usize>,
+    /// Whether the text begins with the prompt.
+    #[serde(default)]
+    echo: bool,
+    #[serde(default)]
+    stream: bool,
+    truncate: Option<Truncate>,
+    /// What the server does not have must be missing, null, 0 or its neutral value.
+    best_of: Option<u64>,
+    logprobs: Option<u64>,
+    suffix: Option<String>,
+    presence_penalty: Option<f64>,
+    frequency_penalty: Option<f64>,
+    #[schema(value_type = Option<Object>)]
+    logit_bias: Option<Value>,
+}
+
+impl CompletionRequest {
+    fn check(&self) -> Result<(), Failure> {
+        let unknown = [
+            ("best_of", self.best_of.is_some_and(|best| best as usize != self.n.unwrap_or(1))),
+            ("logprobs", self.logprobs.is_some()),
+            ("suffix", self.suffix.as_deref().is_some_and(|suffix| !suffix.is_empty())),
+            ("presence_penalty", self.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
+            ("frequency_penalty", self.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
+            ("logit_bias", self.logit_bias.as_ref().is_some_and(|bias| *bias != json!({}) && !bias.is_null())),
+        ];
+        match unknown.into_iter().find(|(_, given)| *given) {
+            Some((name, _)) => Err(Failure::invalid(format!("`{name}`: expected none, as the server has no such setting"))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn seconds() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// Continues texts, as OpenAI's completions
+#[utoipa::path(
+    post, path = "/v1/completions", request_body = CompletionRequest,
+    responses((status = 200, description = "The new texts, or their tokens as server-sent events"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
+)]
+pub(crate) async fn completions(
+    Of(state): Of<Arc<State>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    is_json(&headers)?;
+    let Request { value, held } = body::json::<CompletionRequest>(&state, &headers, body).await?;
+    value.check()?;
+    let CompletionRequest { model, prompt, max_tokens, how, n, echo, stream, truncate, .. } = value;
+    let model = state.models.find(model.as_deref())?;
+    let (prompts, n) = (prompt.0, n.unwrap_or(1));
+    let most = state.settings.texts;
+    if !(1..=most).contains(&prompts.len().saturating_mul(n)) {
+        return Err(Failure::too_large(format!("`prompt`, `n`: expected 1 to {most} texts a request")));
+    }
+    let order = |prompt: &str| Order {
+        model: model.clone(),
+        prompt: prompt.to_owned(),
+        session: None,
+        tokens: max_tokens.unwrap_or(16),
+        truncate,
+    };
+    let (id, created) = (format!("cmpl-{:x}", getrandom::u64().unwrap_or_default()), seconds());
+    let head = json!({"id": id, "object": "text_completion", "created": created, "model": model.name});
+    let choice = |index: usize, text: &str, reason: Value| {
+        json!({"index": index, "text": text, "logprobs": null, "finish_reason": reason})
+    };
+    let reason = |stopped: bool| Value::from(if stopped { "stop" } else { "length" });
+    if stream {
+        let [prompt] = &prompts[..] else {
+            return Err(Failure::invalid("`stream`: expected one prompt and `n` of 1, got several texts"));
+        };
+        if n > 1 || echo {
+            return Err(Failure::invalid("`stream`: expected `n` of 1 and no `echo`"));
+        }
+        let (pieces, _) = order(&prompt.0).start(&state, &how, 1.0, held).await?;
+        let chunk = move |choice: Value| {
+            let mut chunk = head.clone();
+            chunk["choices"] = json!([choice]);
+            chunk
+        };
+        let event = move |piece| match piece {
+            Piece::Text(text) => chunk(choice(0, &text, Value::Null)).to_string(),
+            Piece::Done { read, written, stopped } => {
+                let mut last = chunk(choice(0, "", reason(stopped)));
+                last["usage"] = usage(read, written);
+                format!("{last}\n\ndata: [DONE]")
+            }
+            Piece::Failed(failure) => failed(&failure),
+        };
+        return Ok(of_task(&model, events(pieces, event)));
+    }
+    let (mut choices, mut reads, mut writes, mut cuts) = (Vec::new(), 0, 0, 0);
+    for prompt in &prompts {
+        for at in 0..n {
+            let how = Draws { seed: how.seed.map(|seed| seed.wrapping_add(at as u64)), ..how.clone() };
+            let (pieces, cut) = order(&prompt.0).start(&state, &how, 1.0, held.clone()).await?;
+            let Written { text, read, written, stopped } = whole(&state, pieces).await?;
+            let text = if echo { format!("{}{text}", prompt.0) } else { text };
+            choices.push(choice(choices.len(), &text, reason(stopped)));
+            (reads, writes, cuts) = (reads + read, writes + written, cuts + cut);
+        }
+    }
+    let mut found = head;
+    (found["choices"], found["usage"]) = (choices.into(), usage(reads, writes));
+    if cuts > 0 {
+        found["truncated"] = cuts.into();
+    }
+    Ok(of_task(&model, body::answer(&found, held)?))
+}
+
+fn usage(read: usize, written: usize) -> Value {
+    json!({"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written})
+}
+
+/// Texts whose vectors are wanted, as OpenAI's clients ask for them.
+#[derive(Debug, Deserialize, ToSchema)]
+pub(crate) struct EmbeddingRequest {
+    model: Option<String>,
+    /// A text, or a list of texts.
+    #[schema(value_type = Vec<String>)]
+    input: Texts,
+    /// `float` (the default) or `base64`.
+    encoding_format: Option<Encoding>,
+    /// Must be missing or the width of the vectors.
+    dimensions: Option<usize>,
+    truncate: Option<Truncate>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Encoding {
+    Float,
+    Base64,
+}
+
+/// Returns a vector per text, as OpenAI's embeddings
+#[utoipa::path(
+    post, path = "/v1/embeddings", request_body = EmbeddingRequest,
+    responses((status = 200, description = "One vector per text: the input of the last linear layer"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
+)]
+pub(crate) async fn embeddings(
+    Of(state): Of<Arc<State>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    is_json(&headers)?;
+    let Request { value, held } = body::json::<EmbeddingRequest>(&state, &headers, body).await?;
+    let EmbeddingRequest { model, input, encoding_format, dimensions, truncate } = value;
+    let model = state.models.find(model.as_deref())?;
+    if !model.model.embeds() {
+        let task = model.task();
+        return Err(Failure::invalid(format!(
+            "model: expected a model with one vector per text (`classify`), got a model of `{task}`"
+        )));
+    }
+    let texts = lines(&model.model, None, Some(input), None)?;
+    if let Some(at) = texts.iter().position(|text| text.trim().is_empty()) {
+        return Err(Failure::invalid(format!("`input[{at}]`: expected a text with a word, got none")));
+    }
+    let input = Input::of(&state, &model, texts, truncate).await?;
+    let Found::Vectors(vectors) = ask(&state, &model, Work::Embed, &input, &held).await? else {
+        return Err(Failure::internal());
+    };
+    let width = vectors.first().map_or(0, Vec::len);
+    if let Some(wanted) = dimensions.filter(|&wanted| wanted != width && !vectors.is_empty()) {
+        return Err(Failure::invalid(format!("`dimensions`: expected {width}, as the model has, got {wanted}")));
+    }
+    let vector = |(index, vector): (usize, &Vec<f32>)| {
+        let embedding = match encoding_format {
+            Some(Encoding::Base64) => {
+                let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
+                Value::from(BASE64_STANDARD.encode(bytes))
+            }
+            _ => json!(vector),
+        };
+        json!({"object": "embedding", "index": index, "embedding": embedding})
+    };
+    let data: Vec<Value> = vectors.iter().enumerate().map(vector).collect();
+    let mut found = json!({
+        "object": "list", "model": model.name, "data": data,
+        "usage": {"prompt_tokens": input.tokens, "total_tokens": input.tokens},
+    });
+    let cut: usize = input.cut.iter().sum();
+    if cut > 0 {
+        found["truncated"] = cut.into();
+    }
+    Ok(of_task(&model, body::answer(&found, held)?))
+}
+
+fn about(model: &Loaded) -> Value {
+    json!({"id": model.name, "object": "model", "created": model.since, "owned_by": "unpadded"})
+}
+
+/// Lists the models, as OpenAI's clients expect it
+#[utoipa::path(get, path = "/v1/models", responses((status = 200, description = "The models")))]
+pub(crate) async fn models(Of(state): Of<Arc<State>>) -> Response {
+    let data: Vec<Value> = state.models.all().iter().map(|model| about(model)).collect();
+    body::small(&json!({"object": "list", "data": data}))
+}
+
+/// Returns a model, as OpenAI's clients expect it
+#[utoipa::path(
+    get, path = "/v1/models/{model}", params(("model" = String, Path)),
+    responses((status = 200, description = "The model"), (status = 404)),
+)]
+pub(crate) async fn model(
+    Of(state): Of<Arc<State>>,
+    Path(name): Path<String>,
+) -> Result<Response, Failure> {
+    Ok(body::small(&about(&*state.models.find(Some(&name))?)))
+}

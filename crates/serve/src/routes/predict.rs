@@ -1,0 +1,146 @@
+//! `POST /predict`, and the same as `POST /invocations` for SageMaker.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::State as Of;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::{Deserialize, Serialize};
+use unpadded_recipes::{Answer, AnswerJson, DecodingConfig};
+use utoipa::ToSchema;
+
+use super::super::State;
+use super::super::body::{self, Request};
+use super::super::failure::Failure;
+use super::super::input::{Input, Row, Text, Texts, Truncate, lines};
+use super::super::models::Loaded;
+use super::super::queue::{Found, Work};
+use super::{ask, is_json, of_task};
+
+/// Texts to answer, or rows of numbers for a model that was trained on them.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PredictRequest {
+    /// The name of the model; the first model without it.
+    model: Option<String>,
+    /// One text. A model of pairs or of several columns takes a list of texts in place of a text.
+    #[schema(value_type = Option<String>)]
+    text: Option<Text>,
+    /// One or more texts; `inputs` and `instances` are other names of this field.
+    #[serde(alias = "inputs", alias = "instances")]
+    #[schema(value_type = Option<Vec<String>>)]
+    texts: Option<Texts>,
+    /// Rows of numbers: lists, or objects from index to number.
+    #[schema(value_type = Option<Vec<Vec<f64>>>)]
+    rows: Option<Vec<Row>>,
+    /// The end that is cut of a text over the limit; without it, such a text is refused.
+    truncate: Option<Truncate>,
+    /// Beam width of a translation.
+    beam: Option<usize>,
+    /// The number of translations of each text.
+    n_best: Option<usize>,
+    /// Length penalty of a translation.
+    length_penalty: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct PredictAnswer<'a> {
+    model: &'a str,
+    answers: Vec<One<'a>>,
+}
+
+/// The answer to one text.
+#[derive(Serialize)]
+struct One<'a> {
+    #[serde(flatten)]
+    answer: AnswerJson<'a>,
+    /// The number of tokens that were cut.
+    #[serde(skip_serializing_if = "is_zero")]
+    truncated: usize,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Answers texts with labels, tags or translations
+#[utoipa::path(
+    post, path = "/predict", request_body = PredictRequest,
+    responses((status = 200, description = "One answer per text"), (status = 413), (status = 422), (status = 429), (status = 504)),
+)]
+pub(crate) async fn predict(
+    Of(state): Of<Arc<State>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    is_json(&headers)?;
+    answer(&state, body::json(&state, &headers, body).await?).await
+}
+
+/// Answers texts, as SageMaker calls it
+#[utoipa::path(
+    post, path = "/invocations", request_body = PredictRequest,
+    responses((status = 200, description = "One answer per text"), (status = 413), (status = 422), (status = 429), (status = 504)),
+)]
+pub(crate) async fn invocations(
+    state: Of<Arc<State>>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Failure> {
+    predict(state, headers, body).await
+}
+
+async fn answer(state: &Arc<State>, request: Request<PredictRequest>) -> Result<Response, Failure> {
+    let Request { value, held } = request;
+    let PredictRequest { model, text, texts, rows, truncate, beam, n_best, length_penalty } = value;
+    let model = state.models.find(model.as_deref())?;
+    let decoding = decoding(&model, beam, n_best, length_penalty)?;
+    let texts = lines(&model.model, text, texts, rows)?;
+    let input = Input::of(state, &model, texts, truncate).await?;
+    let answers = answers(ask(state, &model, Work::Predict(decoding), &input, &held).await?);
+    let each = answers.iter().zip(&*input.texts).zip(&input.cut).map(|((answer, text), &truncated)| {
+        let answer = AnswerJson { text, answer, echo: false };
+        One { answer, truncated }
+    });
+    let found = PredictAnswer { model: &model.name, answers: each.collect() };
+    Ok(of_task(&model, body::answer(&found, held)?))
+}
+
+pub(super) fn answers(found: Found) -> Vec<Answer> {
+    match found {
+        Found::Answers(answers) => answers,
+        Found::Vectors(_) => Vec::new(),
+    }
+}
+
+/// Returns the settings of decoding of a model, changed by a request.
+pub(super) fn decoding(
+    model: &Loaded,
+    beam: Option<usize>,
+    n_best: Option<usize>,
+    length_penalty: Option<f64>,
+) -> Result<DecodingConfig, Failure> {
+    /// A wider beam takes memory that the bound does not count.
+    const WIDEST: usize = 64;
+    let mut how = model.model.decoding().clone();
+    if beam.is_none() && n_best.is_none() && length_penalty.is_none() {
+        return Ok(how);
+    }
+    if model.task() != "translate" {
+        let task = model.task();
+        return Err(Failure::invalid(format!(
+            "`beam`, `n_best`, `length_penalty`: expected a model of `translate`, got a model of `{task}`"
+        )));
+    }
+    how.n_best = n_best.unwrap_or(how.n_best);
+    how.beam = beam.unwrap_or(how.beam.max(how.n_best));
+    how.length_penalty = length_penalty.unwrap_or(how.length_penalty);
+    if !(1..=WIDEST).contains(&how.beam) || !(1..=how.beam).contains(&how.n_best) {
+        let (beam, n_best) = (how.beam, how.n_best);
+        return Err(Failure::invalid(format!(
+            "`beam`: expected 1 to {WIDEST}, and `n_best` of 1 to `beam`, got {beam} and {n_best}"
+        )));
+    }
+    Ok(how)
+}

@@ -1,0 +1,130 @@
+//! Texts that a language model writes, token by token, each on a thread of its own.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use unpadded::predict::Sampler;
+
+use super::State;
+use super::body::Held;
+use super::failure::Failure;
+use super::sessions::Text;
+
+/// A text to write: after `prompt`, and after all that the session of `text` has read and written.
+pub(crate) struct Writing {
+    pub(crate) text: Text,
+    /// The name of the session that gets the state back.
+    pub(crate) session: Option<String>,
+    pub(crate) prompt: String,
+    pub(crate) sampler: Sampler,
+    pub(crate) tokens: usize,
+    /// The texts that end the written text; they are not part of it.
+    pub(crate) stop: Vec<String>,
+}
+
+/// What a stream sends.
+pub(crate) enum Piece {
+    Text(String),
+    Done { read: usize, written: usize, stopped: bool },
+    Failed(Failure),
+}
+
+/// Starts to write; the number of tokens bounds the pieces that wait for a slow client.
+pub(crate) fn start(
+    state: &Arc<State>,
+    writing: Writing,
+    held: Held,
+) -> Result<UnboundedReceiver<Piece>, Failure> {
+    let permit = state.streams.clone().try_acquire_owned();
+    let Ok(permit) = permit else {
+        give_back(state, writing.session, writing.text);
+        state.metrics.reject("streams");
+        let most = state.settings.streams;
+        return Err(Failure::overloaded(format!("expected at most {most} texts written at once")));
+    };
+    let (to, pieces) = unbounded_channel();
+    let state = state.clone();
+    tokio::task::spawn_blocking(move || {
+        let _until_the_end = (permit, held);
+        let Writing { mut text, session, prompt, mut sampler, tokens, stop } = writing;
+        let mut sent = Sent::new(&state, &to, &stop);
+        let mut run = || -> unpadded::Result<Piece> {
+            let read = text.model.model.read(&mut text.session, &prompt)?;
+            let model = &text.model.model;
+            let written = model.write_each(&mut text.session, &mut sampler, tokens, &mut |piece| sent.add(piece))?;
+            sent.end();
+            text.tokens += read + written;
+            Ok(Piece::Done { read, written, stopped: sent.stopped })
+        };
+        let done = match catch_unwind(AssertUnwindSafe(&mut run)) {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) => Piece::Failed(Failure::of_model(&error)),
+            Err(_) => Piece::Failed(Failure::internal()),
+        };
+        give_back(&state, session, text);
+        let _ = to.send(done); // the client may have left
+    });
+    Ok(pieces)
+}
+
+fn give_back(state: &State, session: Option<String>, text: Text) {
+    if let Some(name) = session {
+        state.sessions.put_back(&name, text);
+    }
+}
+
+/// The pieces that are sent, without the end that may become a stop.
+struct Sent<'a> {
+    state: &'a State,
+    to: &'a UnboundedSender<Piece>,
+    stop: &'a [String],
+    /// The text that is not sent yet: a stop may begin in it.
+    kept: String,
+    before: Instant,
+    is_first: bool,
+    stopped: bool,
+}
+
+impl<'a> Sent<'a> {
+    fn new(state: &'a State, to: &'a UnboundedSender<Piece>, stop: &'a [String]) -> Self {
+        Self { state, to, stop, kept: String::new(), before: Instant::now(), is_first: true, stopped: false }
+    }
+
+    fn add(&mut self, piece: &str) -> ControlFlow<()> {
+        let metrics = &self.state.metrics;
+        let times = if self.is_first { &metrics.first_token } else { &metrics.between_tokens };
+        times.observe(self.before.elapsed().as_secs_f64());
+        (self.before, self.is_first) = (Instant::now(), false);
+        self.kept.push_str(piece);
+        if let Some(at) = self.stop.iter().filter_map(|stop| self.kept.find(stop.as_str())).min() {
+            self.kept.truncate(at);
+            self.stopped = true;
+        } else {
+            let begins = |at: &usize| self.stop.iter().any(|stop| stop.starts_with(&self.kept[*at..]));
+            let mut starts = self.kept.char_indices().map(|(at, _)| at);
+            let keep = if self.stop.is_empty() { None } else { starts.find(begins) };
+            let end = self.kept.split_off(keep.unwrap_or(self.kept.len()));
+            let text = std::mem::replace(&mut self.kept, end);
+            return self.send(text);
+        }
+        let text = std::mem::take(&mut self.kept);
+        let _ = self.send(text);
+        ControlFlow::Break(())
+    }
+
+    fn end(&mut self) {
+        let text = std::mem::take(&mut self.kept);
+        let _ = self.send(text);
+    }
+
+    /// Sends a text; ends the writing if the client has left.
+    fn send(&self, text: String) -> ControlFlow<()> {
+        match text.is_empty() || self.to.send(Piece::Text(text)).is_ok() {
+            true if !self.to.is_closed() => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        }
+    }
+}
