@@ -16,6 +16,8 @@ pub(super) struct BatchLimit {
     rows: usize,
     /// The maximum memory in bytes, which clones share; `usize::MAX` means no limit.
     bytes: Arc<AtomicUsize>,
+    /// The memory of the last batch in bytes, which clones share; 0 without a limit.
+    last: Arc<AtomicUsize>,
 }
 
 /// How a batch runs within the limits.
@@ -31,7 +33,7 @@ pub(super) struct BatchFit {
 impl Default for BatchLimit {
     /// The number of rows is enough for full speed, and a model of usual width then needs some tens of megabytes.
     fn default() -> Self {
-        Self { rows: 16_384, bytes: Arc::new(AtomicUsize::new(usize::MAX)) }
+        Self { rows: 16_384, bytes: Arc::new(AtomicUsize::new(usize::MAX)), last: Arc::default() }
     }
 }
 
@@ -42,6 +44,10 @@ impl BatchLimit {
 
     pub(super) fn set_bytes(&self, bytes: u64) {
         self.bytes.store(usize::try_from(bytes).unwrap_or(usize::MAX), Ordering::Relaxed);
+    }
+
+    pub(super) fn last(&self) -> usize {
+        self.last.load(Ordering::Relaxed)
     }
 
     /// Returns the limit in bytes; `None` if there is no limit.
@@ -60,21 +66,23 @@ impl BatchLimit {
     ) -> Result<BatchFit> {
         let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
         let (rows, mut most) = (rows.max().unwrap_or(0), self.rows);
-        let (mut whole, mut is_small) = (Ok(()), true);
+        let (mut whole, mut is_small, mut total) = (Ok(()), true, 0);
         if let Some(bytes) = self.bytes() {
             let memory = memory()?;
+            total = memory.total();
             whole = self.check(&memory, rows);
             // Both parts of a divided program and the whole program may hold buffers and packed weights at the same time.
-            is_small = memory.total().saturating_mul(3).saturating_add(KnownRows::BYTES) <= bytes;
+            is_small = total.saturating_mul(3).saturating_add(KnownRows::BYTES) <= bytes;
             if whole.is_err() {
                 // The memory of a window is about proportional to its number of rows. Half of the memory that is left
                 // is a margin.
                 let fixed = memory.parameters.saturating_add(memory.batch);
                 let left = bytes.saturating_sub(fixed) / 2;
-                let share = rows as u128 * left as u128 / (memory.total() - fixed).max(1) as u128;
+                let share = rows as u128 * left as u128 / (total - fixed).max(1) as u128;
                 most = most.min(share as usize);
             }
         }
+        self.last.store(total, Ordering::Relaxed);
         // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
         // its windows would not fit either: the batch is an error, and the caller must divide it.
         let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);

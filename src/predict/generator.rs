@@ -234,7 +234,7 @@ impl Steps for ModelSteps<'_> {
             Some(rows) => parents.iter().map(|&parent| rows[parent]).collect(),
         };
         if states.is_empty() {
-            states.clone_from(&begun.states);
+            states.extend_from_slice(&begun.states);
         }
         for (memory, state) in stepped.memories.iter().zip(&mut *states) {
             let next = match rows {

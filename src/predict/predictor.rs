@@ -208,6 +208,12 @@ impl Predictor {
         Ok(memory)
     }
 
+    /// Returns the memory that the check of the memory limit computed for the last batch, in bytes; 0 without a limit. The number
+    /// counts the whole batch, even if the batch ran in windows or was refused. Clones share the number.
+    pub fn last_memory(&self) -> u64 {
+        self.limit.last() as u64
+    }
+
     /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that the requested outputs need
     /// are required; other feeds are checked, but not used.
     ///

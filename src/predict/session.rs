@@ -8,6 +8,7 @@ use super::predictor::Predictor;
 use super::stepping::{Engine, StepStart, Stepping};
 use crate::checkpoint::{feeds_from_bytes, feeds_to_bytes};
 use crate::error::{AtCaller, Error, ErrorKind, Result};
+use crate::executor::MemoryUse;
 use crate::lod::Lod;
 use crate::operator::{LevelId, VarId};
 use crate::tensor::Variable;
@@ -231,6 +232,21 @@ impl Session {
         self.sequences
     }
 
+    /// Returns the memory of the session in bytes. [`MemoryUse::state`] is what each session holds: its memories, constant values
+    /// and outputs. `parameters` is what the whole predictor shares. The other parts are the memory of a compiled step, which
+    /// only sessions that step at the same time need for themselves.
+    ///
+    /// # Errors
+    /// If the session has not begun: the errors of [`begin`](Self::begin).
+    #[track_caller]
+    pub fn memory(&mut self) -> Result<MemoryUse> {
+        if self.begun.is_none() {
+            self.begin(&[]).at_caller()?;
+        }
+        let memory = |begun| self.stepping.memory(begun, self.sequences);
+        self.begun.as_ref().map_or_else(|| Ok(MemoryUse::default()), memory).at_caller()
+    }
+
     /// Serializes the session's memories and constant values to bytes, from which [`Self::restore`] continues, in this process
     /// or in another.
     ///
@@ -256,21 +272,16 @@ impl Session {
     #[track_caller]
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let program = &self.stepping.stepped.step;
+        let of_another_model = |name: &str| {
+            let (expected, got) = ("a state of this model", "a state of another model");
+            Error::of(ErrorKind::Format, "saved state", expected, got).variable(name)
+        };
         let (steps, mut values) = feeds_from_bytes(program, bytes).at_caller()?;
         let mut all = Vec::with_capacity(values.len());
         let mut levels: Vec<(LevelId, Arc<Lod>)> = Vec::new();
         for id in self.stepping.fed() {
             let name = &program.var(id).name;
-            let missing = || {
-                Error::of(
-                    ErrorKind::Format,
-                    "saved state",
-                    "a state of this model",
-                    "a state of another model",
-                )
-                .variable(name)
-            };
-            let value = values.remove(name).ok_or_else(missing).at_caller()?;
+            let value = values.remove(name).ok_or_else(|| of_another_model(name)).at_caller()?;
             let count = value.lod().map_or(value.rows(), |lod| lod.sequences());
             if program.spec(id)?.batched() && count != self.sequences {
                 let expected = format!("{}, as the session has", self.sequences);
@@ -284,13 +295,8 @@ impl Session {
                 match levels.iter().find(|(known, _)| *known == level) {
                     Some((_, known)) if !Lod::same(Some(known), Some(lod)) => {
                         let expected = format!("{known:.8}, as another state has");
-                        let error = Error::of(
-                            ErrorKind::Format,
-                            "LoD of a saved state",
-                            expected,
-                            format!("{lod:.8}"),
-                        );
-                        return Err(error.variable(name));
+                        let (what, got) = ("LoD of a saved state", format!("{lod:.8}"));
+                        return Err(Error::of(ErrorKind::Format, what, expected, got).variable(name));
                     }
                     Some(_) => {}
                     None => levels.push((level, lod.clone())),
@@ -300,16 +306,10 @@ impl Session {
             all.push(value);
         }
         if let Some(name) = values.keys().next() {
-            return Err(Error::of(
-                ErrorKind::Format,
-                "saved state",
-                "a state of this model",
-                "a state of another model",
-            )
-            .variable(name));
+            return Err(of_another_model(name));
         }
         let states = all.split_off(self.stepping.stepped.kept.len());
-        self.begun = Some(StepStart { kept: all, states });
+        self.begun = Some(StepStart { kept: all.into(), states: states.into() });
         (self.id, self.steps, self.computed) = (fresh(), steps, false);
         Ok(())
     }

@@ -7,7 +7,7 @@ use super::checks::{listed, lock, unknown};
 use super::model::Model;
 use super::windows::unique;
 use crate::error::{Error, ErrorKind, Result};
-use crate::executor::{Executor, PlacedFeeds, Plan, Run, Scope, Threads, compile};
+use crate::executor::{Executor, MemoryUse, PlacedFeeds, Plan, Run, Scope, Threads, compile};
 use crate::kernels::arena::Plain;
 use crate::lod::Lod;
 use crate::on_data::zeros;
@@ -52,9 +52,9 @@ pub(super) struct Engine {
 #[derive(Clone)]
 pub(super) struct StepStart {
     /// The constant values: one for each variable of [`StepProgram::kept`].
-    pub(super) kept: Vec<Variable>,
+    pub(super) kept: Box<[Variable]>,
     /// The current values of the memories: one for each memory of [`StepProgram::memories`].
-    pub(super) states: Vec<Variable>,
+    pub(super) states: Box<[Variable]>,
 }
 
 impl Stepping {
@@ -186,6 +186,25 @@ impl Stepping {
         let counts = executor.counts(values)?;
         let memory = executor.memory(&counts);
         self.limit.check(&memory, values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0))
+    }
+
+    /// Returns the memory of a session on `sequences` sequences, and of a compiled step.
+    pub(super) fn memory(&self, begun: &StepStart, sequences: usize) -> Result<MemoryUse> {
+        /// The maximum size in bytes of a variable, beside its numbers.
+        const VALUE: usize = 256;
+        let step = &self.stepped.step;
+        let rows = self.rows.iter().map(|&id| Ok((id, zeros(step, id, sequences, None)?)));
+        let rows: Vec<_> = rows.collect::<Result<_>>()?;
+        let begun = self.fed().zip(begun.kept.iter().chain(&begun.states));
+        let feeds: Vec<_> = begun.chain(rows.iter().map(|(id, value)| (*id, value))).collect();
+        let mut executor = Executor::of_plan(self.step_plan.clone(), self.threads.clone());
+        let counts = executor.counts(&feeds)?;
+        let memory = executor.memory(&counts);
+        let held = feeds[..feeds.len() - rows.len()].iter().map(|(_, value)| VALUE + value.bytes());
+        let output = |&id: &VarId| Ok(VALUE + zeros(step, id, sequences, None)?.bytes());
+        let outputs = self.stepped.outputs.iter().map(output).sum::<Result<usize>>()?;
+        let parameters = memory.parameters + memory.state;
+        Ok(MemoryUse { parameters, state: held.sum::<usize>() + outputs, ..memory })
     }
 
     /// Returns the feeds of a step that a session holds: the constant values, then the memories.

@@ -262,6 +262,7 @@ fn a_memory_limit_cuts_windows_or_refuses() {
         let memory = predictor.memory(&feeds, &["0"]).unwrap();
         assert!(memory.buffers > words.rows() * 16 * 4 && memory.batch > words.rows() * 28, "{memory:?}");
         let limit = (memory.total() - memory.buffers / 2) as u64;
+        assert_eq!(predictor.last_memory(), 0);
         let limited = predictor.memory_limit(limit);
         match (limited.run(&feeds, &["0"]), backward) {
             (Ok(windowed), false) => same(&windowed[0], &whole[0], "in windows"),
@@ -277,6 +278,10 @@ fn a_memory_limit_cuts_windows_or_refuses() {
             (other, backward) => panic!("{backward}: {other:?}"),
         }
         // The limit can be raised again.
-        assert_eq!(limited.memory_limit(memory.total() as u64).run(&feeds, &["0"]).unwrap(), whole);
+        assert_eq!(limited.last_memory(), memory.total() as u64);
+        let clone = limited.clone();
+        let raised = limited.memory_limit(memory.total() as u64);
+        assert_eq!(raised.run(&feeds, &["0"]).unwrap(), whole);
+        assert_eq!(clone.last_memory(), memory.total() as u64);
     }
 }

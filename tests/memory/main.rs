@@ -28,6 +28,7 @@ mod machines;
 mod models;
 #[path = "../it/peak_memory.rs"]
 mod peak_memory;
+mod predicted;
 // The generator of random programs, of which this binary uses a part.
 #[allow(dead_code, unused_imports)]
 #[path = "../it/step_blocks"]

@@ -1,33 +1,17 @@
 //! A long sequence is never in memory as a whole, except in feeds and outputs, and its memory is given back.
 
-use std::collections::BTreeMap;
 use std::sync::Barrier;
 use std::thread;
 
-use unpadded::checkpoint::Checkpoint;
-use unpadded::executor::Scope;
 use unpadded::layers::{Crf, Embedding, Lstm};
 use unpadded::ops::Pool;
-use unpadded::predict::Predictor;
-use unpadded::{Builder, DType, Var, Variable, ops};
+use unpadded::{Builder, DType, Variable};
 
 use crate::peak_memory;
+use crate::predicted::predictor;
 
 const WIDTH: usize = 16;
 const ROWS: usize = 6_000;
-
-/// A predictor of a model with its first weights.
-fn predictor(net: Builder, outputs: &[(&str, Var)]) -> Predictor {
-    let named: BTreeMap<_, _> =
-        outputs.iter().map(|(name, var)| ((*name).to_owned(), net.name_of(*var))).collect();
-    let program = net.finish().unwrap();
-    let mut scope = Scope::of(&program).unwrap();
-    let kept = program.vars().filter(|(_, desc)| desc.persistable);
-    let tensors = kept.map(|(_, desc)| (desc.name.clone(), scope.value(&desc.name).unwrap())).collect();
-    let mut checkpoint = Checkpoint::of(program, named);
-    checkpoint.tensors = tensors;
-    Predictor::new(checkpoint, &ops::catalogue()).unwrap()
-}
 
 /// Bytes at the peak of predicting for one sequence, beside the sequence; `of_rows` asks for a value of each row.
 fn peak(rows: usize, most_rows: usize, of_rows: bool) -> usize {
