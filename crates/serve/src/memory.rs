@@ -27,7 +27,10 @@ impl Bound {
         let settings = &state.settings;
         let (mut step, mut session) = (0, 0);
         for loaded in state.models.all().iter().filter(|loaded| loaded.writes()) {
-            (step, session) = (step.max(4 << 20), session.max(64 << 10));
+            let of_model = loaded.model.begin().and_then(|mut session| session.memory());
+            let of_model = of_model.map_err(|e| format!("{e:#}"))?;
+            let of_step = of_model.total() - of_model.parameters - of_model.state;
+            (step, session) = (step.max(of_step as u64), session.max(of_model.state as u64));
         }
         let writes = state.models.all().iter().any(|loaded| loaded.writes());
         let count = |count: usize| if writes { count as u64 } else { 0 };

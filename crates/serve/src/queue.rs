@@ -176,7 +176,7 @@ impl Queue {
             }
         };
         let found = catch_unwind(AssertUnwindSafe(run)).map_err(|_| Failure::internal())?;
-        self.metrics.predicted.set(0.0);
+        self.metrics.predicted.set(model.predictor().last_memory() as f64);
         found.map_err(|error| Failure::of_model(&error))
     }
 }
