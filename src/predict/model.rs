@@ -102,10 +102,8 @@ impl Model {
         let known = || unknown("output", of, self.outputs.keys().map(String::as_str));
         let of = *self.outputs.get(of).ok_or_else(known)?;
         let part = self.program.inference(&[of])?;
-        let ops: Vec<_> = part.ops().collect();
-        let last = ops.iter().rev().find(|op| matches!(op.kind.as_str(), "linear" | "int8_linear"));
-        let input = last.and_then(|op| op.input("x").first());
-        let id = input.and_then(|&id| self.program.find(&part.var(id).name));
+        let last = part.root().ops.iter().rev().find(|op| matches!(op.kind.as_str(), "linear" | "int8_linear"));
+        let id = last.and_then(|op| op.input("x").first().copied());
         let fits = |id: &VarId| {
             let (found, of) = (self.program.spec(*id), self.program.spec(of));
             found.ok().zip(of.ok()).is_some_and(|(found, of)| {

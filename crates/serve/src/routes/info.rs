@@ -38,6 +38,7 @@ pub(crate) async fn info(Of(state): Of<Arc<State>>) -> Response {
             "name": model.name, "task": model.task(), "loaded": model.since, "labels": labels,
             "texts_per_record": data.text.len().max(1) + usize::from(data.pair.is_some()),
             "embeds": model.model.embeds(),
+            "rows": model.model.asking() == Some(unpadded_text::QuestionKind::Row),
         })
     };
     let models: Vec<Value> = state.models.all().iter().map(of_model).collect();

@@ -125,7 +125,9 @@ pub(crate) async fn infer(
     };
     // A text without a word has the label "" and the probability 0.
     if let Some(found) = answers.iter().map(labels).collect::<Option<Vec<_>>>() {
-        let (labels, probabilities) = found.into_iter().map(|(label, p)| (Value::from(label), json!(p))).unzip();
+        // As text, an f32 has the digits that it has in the other answers.
+        let number = |p: f32| serde_json::from_str(&p.to_string()).unwrap_or_default();
+        let (labels, probabilities) = found.into_iter().map(|(label, p)| (Value::from(label), number(p))).unzip();
         outputs.extend([tensor("label", "BYTES", labels), tensor("probability", "FP32", probabilities)]);
     }
     let mut found = json!({"model_name": model.name, "model_version": "1", "outputs": outputs});

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
@@ -205,26 +205,50 @@ pub(crate) async fn embeddings(
     if let Some(wanted) = dimensions.filter(|&wanted| wanted != width && !vectors.is_empty()) {
         return Err(Failure::invalid(format!("`dimensions`: expected {width}, as the model has, got {wanted}")));
     }
-    let vector = |(index, vector): (usize, &Vec<f32>)| {
-        let embedding = match encoding_format {
-            Some(Encoding::Base64) => {
-                let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
-                Value::from(BASE64_STANDARD.encode(bytes))
-            }
-            _ => json!(vector),
-        };
-        json!({"object": "embedding", "index": index, "embedding": embedding})
+    let coded = |vector: &[f32]| {
+        BASE64_STANDARD.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())
     };
-    let data: Vec<Value> = vectors.iter().enumerate().map(vector).collect();
-    let mut found = json!({
-        "object": "list", "model": model.name, "data": data,
-        "usage": {"prompt_tokens": input.tokens, "total_tokens": input.tokens},
-    });
+    let one = |(index, vector): (usize, Vec<f32>)| Embedding {
+        object: "embedding",
+        index,
+        embedding: match encoding_format {
+            Some(Encoding::Base64) => Vector::Coded(coded(&vector)),
+            _ => Vector::Numbers(vector),
+        },
+    };
     let cut: usize = input.cut.iter().sum();
-    if cut > 0 {
-        found["truncated"] = cut.into();
-    }
+    let found = EmbeddingAnswer {
+        object: "list",
+        model: &model.name,
+        data: vectors.into_iter().enumerate().map(one).collect(),
+        usage: json!({"prompt_tokens": input.tokens, "total_tokens": input.tokens}),
+        truncated: (cut > 0).then_some(cut),
+    };
     Ok(of_task(&model, body::answer(&found, held)?))
+}
+
+#[derive(Serialize)]
+struct EmbeddingAnswer<'a> {
+    object: &'static str,
+    model: &'a str,
+    data: Vec<Embedding>,
+    usage: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    truncated: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Embedding {
+    object: &'static str,
+    index: usize,
+    embedding: Vector,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Vector {
+    Numbers(Vec<f32>),
+    Coded(String),
 }
 
 fn about(model: &Loaded) -> Value {

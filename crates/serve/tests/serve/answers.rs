@@ -12,7 +12,7 @@ use super::*;
 fn direct(path: &PathBuf, texts: &[&str]) -> Value {
     let answers = Model::load(path).unwrap().predict(texts).unwrap();
     let each = texts.iter().zip(&answers).map(|(text, answer)| AnswerJson { text, answer, echo: false });
-    serde_json::to_value(each.collect::<Vec<_>>()).unwrap()
+    serde_json::from_str(&serde_json::to_string(&each.collect::<Vec<_>>()).unwrap()).unwrap()
 }
 
 #[test]

@@ -77,7 +77,9 @@ fn rows_of_numbers_are_answered_as_lines_of_their_file() {
     assert_eq!(status, 200, "{found}");
     let direct = Model::load(&path).unwrap().predict(&["1:2 3:1", "1:0"]).unwrap();
     let probability = |answer: &unpadded_recipes::Answer| match answer {
-        unpadded_recipes::Answer::Label { probability, .. } => json!(probability),
+        unpadded_recipes::Answer::Label { probability, .. } => {
+            serde_json::from_str::<Value>(&probability.to_string()).unwrap()
+        }
         other => panic!("{other:?}"),
     };
     let answers = &found["answers"];
