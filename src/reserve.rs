@@ -68,6 +68,21 @@ pub fn items<T>(vector: &mut Vec<T>, more: usize, what: &str) -> Result<()> {
     }
 }
 
+/// Empties a vector and reserves memory for exactly `n` items; too small memory is given back first. `what` names the contents
+/// in the error.
+///
+/// # Errors
+/// Fails if the system refuses the memory.
+#[track_caller]
+pub(crate) fn emptied<T>(kept: &mut Vec<T>, n: usize, what: &str) -> Result<()> {
+    kept.clear();
+    if kept.capacity() < n {
+        *kept = Vec::new();
+        *kept = vector(n, what)?;
+    }
+    Ok(())
+}
+
 /// Returns an empty vector with capacity for `n` items. `what` names the contents in the error.
 ///
 /// # Errors

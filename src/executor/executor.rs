@@ -9,7 +9,7 @@ use crate::executor::compile::compile;
 use crate::executor::memory::MemoryUse;
 use crate::executor::observe::listing::Listing;
 use crate::executor::observe::profile::{Profile, Profiling};
-use crate::executor::plan::{Plan, Slot};
+use crate::executor::plan::{Plan, Quantity, Slot};
 use crate::executor::run::counts::RowCounts;
 use crate::executor::run::machine::Machine;
 use crate::executor::run::request::{PlacedFeeds, Run, Stage};
@@ -18,7 +18,7 @@ use crate::executor::run::stages::{Stages, Updates};
 use crate::executor::run::threads::{MOST_THREADS, Threads};
 use crate::kernels::arena::Plain;
 use crate::operator::call::DuplicateRows;
-use crate::operator::{Registry, VarId};
+use crate::operator::{Extent, Registry, VarId};
 use crate::program::{Program, Role};
 use crate::tensor::{DType, Element, FloatsMut, Storage, StorageKind, Variable};
 
@@ -226,6 +226,17 @@ impl Executor {
     pub fn memory(&self, counts: &RowCounts) -> MemoryUse {
         let held = |buffer| self.machine.buffer_bytes(buffer);
         MemoryUse::of_program(&self.plan.program).of_run(&self.plan, counts, self.machine.threads(), &held)
+    }
+
+    /// Returns the number of rows that a variable has in a batch with these counts; `None` if the number is not counted.
+    pub(crate) fn counted_rows(&self, var: VarId, counts: &RowCounts) -> Option<usize> {
+        let quantity = match self.plan.program.spec(var).ok()?.rows() {
+            Extent::Known(rows) => return Some(rows),
+            Extent::Batch => Quantity::Batch,
+            Extent::Rows(level) => Quantity::Rows(level),
+            _ => return None,
+        };
+        self.plan.needs.quantities.iter().position(|known| *known == quantity).map(|at| counts.values[at])
     }
 
     /// Returns whether a run has a buffer of numbers of this dtype, for tests.

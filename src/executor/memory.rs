@@ -55,6 +55,21 @@ impl MemoryUse {
             .fold(0, usize::saturating_add)
     }
 
+    /// Returns the maximum memory that an executor keeps after runs of `self` and a run of `last`; figures that do not last from
+    /// run to run are from `last`.
+    pub(crate) fn or_larger(&self, last: Self) -> Self {
+        let buffers = |memory: &Self| memory.buffers.saturating_add(memory.kept);
+        Self {
+            kept: buffers(self).max(buffers(&last)) - last.buffers,
+            selected: self.selected.max(last.selected),
+            orders: self.orders.max(last.orders),
+            packed: self.packed.max(last.packed),
+            scratch: self.scratch.max(last.scratch),
+            lists: self.lists.max(last.lists),
+            ..last
+        }
+    }
+
     /// Returns the memory that no batch changes. It is equal on all machines, as [`Self::of_batch`] is.
     pub(crate) fn fixed(&self) -> usize {
         [self.parameters, self.state, self.sums, self.data].into_iter().fold(0, usize::saturating_add)

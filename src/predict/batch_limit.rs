@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::known::KnownRows;
 use crate::error::{Error, ErrorKind, Result};
 use crate::executor::MemoryUse;
 use crate::memory::{excess_shown, limit_shown};
@@ -26,8 +25,6 @@ pub(super) struct BatchFit {
     pub(super) whole: Result<()>,
     /// The maximum number of rows of a window; `None` if the batch cannot or need not run in windows.
     pub(super) window: Option<usize>,
-    /// Whether rows can be kept for later batches, too.
-    pub(super) is_small: bool,
 }
 
 impl Default for BatchLimit {
@@ -55,39 +52,26 @@ impl BatchLimit {
         Some(self.bytes.load(Ordering::Relaxed)).filter(|&bytes| bytes < usize::MAX)
     }
 
-    /// Decides how a batch runs; `memory` returns the memory of its run as a whole.
-    ///
-    /// # Errors
-    /// Fails if `memory` fails.
-    pub(super) fn fit(
-        &self,
-        values: &[(VarId, &Variable)],
-        memory: impl FnOnce() -> Result<MemoryUse>,
-    ) -> Result<BatchFit> {
+    /// Decides how a batch runs; `memory` is the memory of its run as a whole if there is a limit in bytes.
+    pub(super) fn fit(&self, values: &[(VarId, &Variable)], memory: Option<MemoryUse>) -> BatchFit {
         let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
-        let (rows, mut most) = (rows.max().unwrap_or(0), self.rows);
-        let (mut whole, mut is_small, mut total) = (Ok(()), true, 0);
-        if let Some(bytes) = self.bytes() {
-            let memory = memory()?;
-            total = memory.total();
+        let rows = rows.max().unwrap_or(0);
+        let (mut whole, mut share) = (Ok(()), usize::MAX);
+        if let (Some(bytes), Some(memory)) = (self.bytes(), memory) {
             whole = self.check(&memory, rows);
-            // Both parts of a divided program and the whole program may hold buffers and packed weights at the same time.
-            is_small = total.saturating_mul(3).saturating_add(KnownRows::BYTES) <= bytes;
-            if whole.is_err() {
-                // The memory of a window is about proportional to its number of rows. Half of the memory that is left
-                // is a margin.
-                let fixed = memory.parameters.saturating_add(memory.batch);
-                let left = bytes.saturating_sub(fixed) / 2;
-                let share = rows as u128 * left as u128 / (total - fixed).max(1) as u128;
-                most = most.min(share as usize);
-            }
+            // The memory of a window beside the packed weights is about proportional to its number of rows. Half of the memory
+            // that is left is a margin.
+            let fixed = [memory.batch, memory.packed, memory.lists];
+            let fixed = fixed.into_iter().fold(memory.parameters, usize::saturating_add);
+            let left = bytes.saturating_sub(fixed) / 2;
+            share = (rows as u128 * left as u128 / (memory.total() - fixed).max(1) as u128) as usize;
         }
-        self.last.store(total, Ordering::Relaxed);
-        // A window has at least one row of each sequence. If a batch that does not fit has more sequences than `most`,
-        // its windows would not fit either: the batch is an error, and the caller must divide it.
+        self.last.store(memory.map_or(0, |memory| memory.total()), Ordering::Relaxed);
+        // A window has at least one row of each sequence. If a batch has more sequences than the limit has room for, its
+        // windows would not fit either. If the whole batch does not fit, the caller must then divide it.
         let sequences = values.iter().map(|(_, value)| value.batch_size()).max().unwrap_or(0);
-        let windowed = rows > most && (whole.is_ok() || sequences <= most);
-        Ok(BatchFit { window: windowed.then_some(most), whole, is_small })
+        let windowed = (rows > self.rows || whole.is_err()) && sequences <= share;
+        BatchFit { window: windowed.then_some(share.min(self.rows)), whole }
     }
 
     /// Checks that the memory of a run on `rows` rows is within the limit.

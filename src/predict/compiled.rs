@@ -9,7 +9,7 @@ use super::checks::lock;
 use super::known::KnownRows;
 use super::model::Model;
 use super::windows::{Windows, unique};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::executor::{Executor, MemoryUse, Plan, RowCounts, Run, Scope, Threads, compile};
 use crate::operator::VarId;
 use crate::program::Program;
@@ -48,6 +48,8 @@ pub(super) struct CompiledModel {
     known: Option<Option<KnownRows>>,
     /// Whether the whole program has run.
     answered: bool,
+    /// The memory that this model keeps at most, beside the rows of known entries; all bytes after a run without a limit.
+    most: MemoryUse,
     /// The number of successive runs that needed less than a quarter of the memory that earlier runs left, or that other
     /// models did while this one was idle.
     small: u32,
@@ -56,8 +58,8 @@ pub(super) struct CompiledModel {
 impl CompiledModel {
     fn new(model: &Model, set: &OutputSet, threads: &Threads) -> Self {
         let (executor, threads) = (Executor::of_plan(set.plan.clone(), threads.clone()), threads.clone());
-        let weights = model.weights.clone();
-        Self { executor, threads, weights, windows: None, known: None, answered: false, small: 0 }
+        let (weights, most) = (model.weights.clone(), MemoryUse::default());
+        Self { executor, threads, weights, windows: None, known: None, answered: false, most, small: 0 }
     }
 
     /// Returns the memory of a run on a batch, including the batch and its outputs.
@@ -68,8 +70,8 @@ impl CompiledModel {
         let rows = values.iter().map(|(_, value)| value.rows()).max().unwrap_or(0);
         let program = self.executor.program();
         let output = |id: &VarId| {
-            let spec = program.spec(*id).ok()?;
-            let rows = spec.rows().known().unwrap_or(rows);
+            let (spec, counted) = (program.spec(*id).ok()?, self.executor.counted_rows(*id, &counts));
+            let rows = counted.unwrap_or(rows);
             Some(rows.saturating_mul(spec.width()).saturating_mul(spec.dtype.size_of()))
         };
         let outputs = wanted.iter().filter_map(output).fold(0, usize::saturating_add);
@@ -77,7 +79,8 @@ impl CompiledModel {
     }
 
     /// Returns the values of `wanted`. If a feed has a LoD and more rows than the limit, or the batch does not fit the
-    /// memory limit, the batch runs in windows if the program can run in windows.
+    /// memory limit, the batch runs in windows if the program can run in windows. If the batch and the memory that idle models
+    /// keep exceed the memory limit together, all models first release their memory.
     ///
     /// # Errors
     /// Fails if the batch does not fit the memory limit and the program cannot run in windows.
@@ -86,23 +89,37 @@ impl CompiledModel {
         model: &Model,
         values: &[(VarId, &Variable)],
         wanted: &[VarId],
-        limit: &BatchLimit,
+        (limit, idle): (&BatchLimit, &IdleModels),
     ) -> Result<Vec<Variable>> {
-        let fit = limit.fit(values, || self.memory(values, wanted))?;
-        let Self { executor, threads, weights, windows, known, answered, small } = self;
-        if let Some(most) = fit.window {
-            let made = || Windows::new(&model.program, &model.registry, wanted, threads).ok();
-            let windows = windows.get_or_insert_with(made).as_mut();
-            if let Some(windows) = windows.filter(|_| most > 0) {
-                *small = 0;
-                executor.counts(values)?; // checks the feeds of the whole batch
-                return windows.run(weights, values, wanted, most);
+        let memory =
+            limit.bytes().map(|bytes| Ok::<_, Error>((bytes, self.memory(values, wanted)?))).transpose()?;
+        if memory.is_none() {
+            self.most.lists = usize::MAX;
+        }
+        // The memory of earlier batches is released if it leaves too little.
+        let fit = limit.fit(values, memory.map(|(_, memory)| MemoryUse { kept: 0, ..memory }));
+        if let Some(rows) = fit.window.filter(|&rows| rows > 0) {
+            let made = || Windows::new(&model.program, &model.registry, wanted, &self.threads).ok();
+            let mut windows = self.windows.take().unwrap_or_else(made);
+            if let Some(parts) = &mut windows {
+                self.small = 0;
+                self.executor.counts(values)?; // checks the feeds of the whole batch
+                if memory.is_some() {
+                    idle.release();
+                    self.release();
+                }
+                let found = parts.run(&mut self.weights, values, wanted, rows);
+                self.windows = Some(windows).filter(|_| memory.is_none());
+                return found;
             }
+            self.windows = Some(windows);
         }
         fit.whole?;
+        let is_small = memory.is_none_or(|(bytes, memory)| self.make_room(bytes, memory, idle));
+        let Self { executor, threads, weights, known, answered, .. } = self;
         // A small first batch is answered without another compilation; a large one saves more time than a compilation takes.
         let is_large = values.iter().any(|(_, value)| value.rows() >= 1024);
-        if known.is_none() && fit.is_small && (*answered || is_large) {
+        if known.is_none() && is_small && (*answered || is_large) {
             let outputs = unique(wanted.iter().copied());
             let made = model.program.inference(&outputs).and_then(|program| {
                 KnownRows::new(program, &model.registry, &outputs, threads, model.weights.clone())
@@ -112,7 +129,7 @@ impl CompiledModel {
                 executor.release();
             }
         }
-        if !fit.is_small {
+        if !is_small {
             known.take_if(|known| known.is_some());
         }
         // After an error, the whole program runs, so that the error names the row of the batch.
@@ -133,6 +150,19 @@ impl CompiledModel {
         found
     }
 
+    /// Makes room for a batch below the limit of `bytes`: if the batch does not fit beside the memory that the idle models and this
+    /// model keep, they all release it. Returns whether there is also room to keep the rows of known entries.
+    fn make_room(&mut self, bytes: usize, memory: MemoryUse, idle: &IdleModels) -> bool {
+        let (mut most, mut others) = (self.most.or_larger(memory), idle.most());
+        if most.total().saturating_add(others) > bytes {
+            idle.release();
+            self.release();
+            (most, others) = (MemoryUse { kept: 0, ..memory }, 0);
+        }
+        self.most = MemoryUse { parameters: 0, batch: 0, ..most };
+        with_known(&most).saturating_add(others) <= bytes
+    }
+
     /// Counts the successive runs that need little of the memory that earlier runs left, so that it can be released.
     fn count_small(&mut self, counts: &RowCounts) {
         let held = self.held();
@@ -148,11 +178,17 @@ impl CompiledModel {
 
     /// Gives the memory of all buffers back to the system.
     fn release(&mut self) {
-        self.small = 0;
+        (self.small, self.most) = (0, MemoryUse::default());
         self.executor.release();
         self.windows.take_if(|windows| windows.is_some());
         self.known.take_if(|known| known.is_some());
     }
+}
+
+/// Returns the maximum memory of a model that keeps the rows of known entries, in bytes. Both parts of the divided program and the
+/// whole program may hold buffers and packed weights at the same time.
+fn with_known(memory: &MemoryUse) -> usize {
+    memory.total().saturating_mul(3).saturating_add(KnownRows::BYTES)
 }
 
 /// The sets of outputs that were compiled, each with its idle models; the clones of a predictor share them.
@@ -196,6 +232,20 @@ impl IdleModels {
         };
         let compiled = idle.unwrap_or_else(|| CompiledModel::new(model, &set, threads));
         Ok((set, compiled))
+    }
+
+    /// Returns the maximum memory that the idle models keep, in bytes.
+    fn most(&self) -> usize {
+        let most = |model: &CompiledModel| match &model.known {
+            Some(Some(_)) => with_known(&model.most),
+            _ => model.most.total(),
+        };
+        lock(&self.0).values().flat_map(|(_, models)| models).map(most).fold(0, usize::saturating_add)
+    }
+
+    /// Gives the memory of all idle models back to the system.
+    fn release(&self) {
+        lock(&self.0).values_mut().flat_map(|(_, models)| models).for_each(CompiledModel::release);
     }
 
     /// Puts a model back into the pool. A model releases its memory after many successive small runs, or after many runs of

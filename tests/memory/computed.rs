@@ -33,7 +33,7 @@ const MODELS: [&Model; 13] = [
 const XEON: Cpu = Cpu { l2: 2 << 20, l3: 24 << 20, shared: 43, memory: 64 };
 
 /// Bytes beyond the measured peak that the figures may have, beside 15 %.
-const SLACK: usize = 256 << 10;
+pub(crate) const SLACK: usize = 256 << 10;
 
 /// The most bytes of the effects of missed updates of a table with `height` rows.
 fn missed(height: i64) -> usize {
@@ -92,7 +92,7 @@ fn compare(
 }
 
 #[track_caller]
-fn check(figures: impl Iterator<Item = (bool, String)>) {
+pub(crate) fn check(figures: impl Iterator<Item = (bool, String)>) {
     // The figures are upper bounds for any division of the work; here the work is divided into halves.
     force(1.0);
     let mut wrong = Vec::new();
@@ -236,7 +236,7 @@ fn the_computed_memory_of_missed_updates_is_the_peak_of_a_training() {
 }
 
 /// The number of random programs of the suite.
-const PROGRAMS: usize = 20;
+pub(crate) const PROGRAMS: usize = 20;
 
 #[test]
 fn the_computed_memory_of_random_programs_is_the_peak_of_a_run() {

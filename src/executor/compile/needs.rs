@@ -173,7 +173,8 @@ impl<'p> Counting<'p> {
                 None if inner.statics => self.sequences(instr.desc.block),
                 None => self.total(Extent::Rows(instr.desc.level)),
             };
-            self.order(rows.clone(), word + if inner.statics { 0 } else { key });
+            // Two words: the rows in the frame's order, and the inverse list, which the levels share.
+            self.order(rows.clone(), 2 * word + if inner.statics { 0 } else { key });
             if inner.statics {
                 let repeated = self.total(Extent::Rows(inner.inner));
                 self.order(repeated, key);

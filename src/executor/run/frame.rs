@@ -92,8 +92,7 @@ pub(crate) struct Frame {
 }
 
 fn invert(map: &[usize], inverse: &mut Vec<usize>) -> Result<()> {
-    inverse.clear();
-    reserve::items(inverse, map.len(), "order of rows")?;
+    reserve::emptied(inverse, map.len(), "order of rows")?;
     inverse.resize(map.len(), 0);
     for (index, &row) in map.iter().enumerate() {
         inverse[row] = index;
@@ -150,18 +149,19 @@ impl Frame {
             None if inner.statics => self.rank.order(),
             None => self.rank.rows(),
         };
-        this.map.clear();
         let upper = above.and_then(|a| a.whole.clone());
         Lod::rebuild(&mut this.whole, upper, |out| {
+            out.reserve_exact(order.len() + 1);
             out.push(0);
             for &row in order {
                 out.push(out[out.len() - 1] + offsets[row + 1] - offsets[row]);
             }
         })?;
+        reserve::emptied(&mut this.map, this.whole.as_ref().map_or(0, |lod| lod.rows()), "order of rows")?;
         for &row in order {
             this.map.extend(offsets[row]..offsets[row + 1]);
         }
-        this.starts.clear();
+        reserve::emptied(&mut this.starts, self.rank.steps() + 1, "steps of a loop")?;
         this.starts.push(0);
         let whole = this.whole.as_ref().map_or(&[0][..], |lod| lod.offsets());
         this.bounds.clear();
@@ -363,19 +363,21 @@ impl Frame {
         Ok(())
     }
 
-    /// Computes the inverse of [`Self::map`]: for each row outside the block, its position in the frame's order.
+    /// Returns the inverse of [`Self::map`]: for each row outside the block, its position in the frame's order. The inverse for
+    /// the rows of a level is computed in `room`.
     ///
     /// # Errors
     /// Fails if the system refuses the memory.
-    pub(crate) fn inverse(&self, rows: Extent, at: FrameRows, out: &mut Vec<usize>) -> Result<()> {
+    pub(crate) fn inverse<'a>(
+        &'a self,
+        rows: Extent,
+        at: FrameRows,
+        room: &'a mut Vec<usize>,
+    ) -> Result<&'a [usize]> {
         if let Extent::Rows(level) = rows {
-            return invert(self.level(level).map_or(&[], |l| &l.map), out);
+            return invert(self.level(level).map_or(&[], |l| &l.map), room).map(|()| &room[..]);
         }
-        let inverse = if at == FrameRows::Sequences { &self.inverse_order } else { &self.inverse_rows };
-        out.clear();
-        reserve::items(out, inverse.len(), "order of rows")?;
-        out.extend_from_slice(inverse);
-        Ok(())
+        Ok(if at == FrameRows::Sequences { &self.inverse_order } else { &self.inverse_rows })
     }
 
     /// Returns the indices of the levels that operators of the step block make.

@@ -44,11 +44,10 @@ impl RunState<'_> {
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) -> Result<()> {
-        self.frames[block.0 as usize].inverse(rows.inner.rows, at, &mut tools.lists.index)?;
         let here = Some(CallRows::new(block, at));
         let (from, to) = (self.region(&rows.inner, here), self.region(&rows.outer, None));
         let threads = self.movers(to, tools);
-        let inverse = &tools.lists.index;
+        let inverse = self.frames[block.0 as usize].inverse(rows.inner.rows, at, &mut tools.lists.index)?;
         let room = &mut tools.workers[0].room;
         match (rows.assign, self.dtype(&rows.inner)) {
             (Assign::Add, DType::F32) => {
@@ -75,9 +74,10 @@ impl RunState<'_> {
         lane: &mut Lane<'_>,
         tools: &mut Tools<'_>,
     ) -> Result<()> {
-        self.frames[block.0 as usize].inverse(rows, FrameRows::All, &mut tools.lists.index)?;
         let (read, written) = (self.region(from, None), self.region(to, None));
-        let (inverse, threads) = (&tools.lists.index, self.movers(written, tools));
+        let threads = self.movers(written, tools);
+        let frame = &self.frames[block.0 as usize];
+        let inverse = frame.inverse(rows, FrameRows::All, &mut tools.lists.index)?;
         let room = &mut tools.workers[0].room;
         with_element!(self.dtype(from), T => two::<T, _>(lane, room, read, written, |from, to| {
             gather_on(from, inverse, to, threads);

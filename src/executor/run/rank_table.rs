@@ -35,18 +35,15 @@ impl RankTable {
     pub(crate) fn rebuild(&mut self, offsets: &[usize], reverse: bool) -> Result<()> {
         let count = offsets.len().saturating_sub(1);
         let length = |i: usize| offsets[i + 1] - offsets[i];
-        self.order.clear();
-        reserve::items(&mut self.order, count, "order of the sequences")?;
+        reserve::emptied(&mut self.order, count, "order of the sequences")?;
         self.order.extend(0..count);
         // Equal lengths are ordered by sequence number, which gives a stable sort without the extra memory of `sort_by`.
         self.order.sort_unstable_by_key(|&i| (usize::MAX - length(i), i));
         let steps = self.order.first().map_or(0, |&i| length(i));
-        self.starts.clear();
-        reserve::items(&mut self.starts, steps + 1, "steps of a loop")?;
+        reserve::emptied(&mut self.starts, steps + 1, "steps of a loop")?;
         self.starts.push(0);
-        self.rows.clear();
         let rows = offsets.last().map_or(0, |last| last - offsets[0]);
-        reserve::items(&mut self.rows, rows, "rows of a loop")?;
+        reserve::emptied(&mut self.rows, rows, "rows of a loop")?;
         let mut alive = count;
         for t in 0..steps {
             while alive > 0 && length(self.order[alive - 1]) <= t {

@@ -29,7 +29,7 @@ impl Worker {
 /// Temporary lists for the calls of a loop; their memory is kept from run to run.
 #[derive(Default)]
 pub(crate) struct Lists {
-    /// For each row outside a block, its position in the order of the block's frame.
+    /// For each row of a level outside a block, its position in the order of the block's frame.
     pub(crate) index: Vec<usize>,
     /// The offsets that an operator has just computed, one list per level that it makes.
     pub(crate) offsets: Vec<Vec<usize>>,
