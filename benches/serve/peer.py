@@ -2,7 +2,7 @@
 """The server that `unpadded serve` is compared with: FastAPI, uvicorn and a classifier of texts in PyTorch, in one process.
 
 Embedding 15,000×128 → LSTM(128) → max pool → linear 2, with random weights. With --join N, requests that wait together are
-computed as one batch of at most N texts; without it, each request is a batch. --direct computes inside the event loop.
+computed as one batch, until it has N texts; without it, each request is a batch. --direct computes inside the event loop.
 
 setup: python3 -m venv torch && torch/bin/pip install numpy torch fastapi 'uvicorn[standard]'
 usage: torch/bin/python benches/serve/peer.py TEXTS [--port 8080] [--threads 2] [--join 0] [--direct]
@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from itertools import islice
 
 import torch
 import uvicorn
@@ -47,57 +48,38 @@ def answer(row):
     return {"label": LABELS[best], "probability": row[best], "probabilities": dict(zip(LABELS, row))}
 
 
-class Joined:
-    """A queue that joins the texts of waiting requests into batches of at most `limit` texts."""
-
-    def __init__(self, run, limit):
-        self.run, self.limit, self.queue = run, limit, asyncio.Queue()
-
-    async def ask(self, texts):
-        done = asyncio.get_running_loop().create_future()
-        self.queue.put_nowait((texts, done))
-        return await done
-
-    async def work(self):
-        left = None  # a request that exceeded the last batch
-        while True:
-            batch = [left or await self.queue.get()]
-            left, count = None, len(batch[0][0])
-            while not self.queue.empty() and left is None:
-                request = self.queue.get_nowait()
-                if count + len(request[0]) > self.limit:
-                    left = request
-                else:
-                    batch.append(request)
-                    count += len(request[0])
-            try:
-                answers = await self.run([text for texts, _ in batch for text in texts])
-            except Exception as error:  # one bad batch must not end the worker
-                for _, done in batch:
-                    done.cancelled() or done.set_exception(error)
-                continue
-            for texts, done in batch:
-                done.cancelled() or done.set_result(answers[: len(texts)])
-                answers = answers[len(texts) :]
-
-
 class Request(BaseModel):
     texts: list[str]
 
 
+async def join(queue, run, limit):
+    """Answers the requests of a queue. Requests that wait are joined until a batch has `limit` texts."""
+    while True:
+        batch = [await queue.get()]
+        while not queue.empty() and sum(len(texts) for texts, _ in batch) < limit:
+            batch.append(queue.get_nowait())
+        try:
+            answers = iter(await run([text for texts, _ in batch for text in texts]))
+        except Exception as error:  # one bad batch must not end the worker
+            for _, done in batch:
+                done.cancelled() or done.set_exception(error)
+            continue
+        for texts, done in batch:
+            mine = list(islice(answers, len(texts)))
+            done.cancelled() or done.set_result(mine)
+
+
 def application(model, args):
-    pool = ThreadPoolExecutor(1)
+    pool, queue = ThreadPoolExecutor(1), asyncio.Queue()
 
     async def run(texts):
         if args.direct:
             return model.answers(texts)
         return await asyncio.get_running_loop().run_in_executor(pool, model.answers, texts)
 
-    joined = Joined(run, args.join)
-
     @asynccontextmanager
     async def lifespan(_):
-        worker = asyncio.create_task(joined.work())
+        worker = asyncio.create_task(join(queue, run, args.join))
         yield
         worker.cancel()
 
@@ -105,9 +87,11 @@ def application(model, args):
 
     @app.post("/predict")
     async def predict(request: Request):
-        texts = request.texts
-        answers = await (joined.ask(texts) if args.join else run(texts)) if texts else []
-        return {"model": "peer", "answers": answers}
+        if not request.texts or not args.join:
+            return {"model": "peer", "answers": await run(request.texts) if request.texts else []}
+        done = asyncio.get_running_loop().create_future()
+        queue.put_nowait((request.texts, done))
+        return {"model": "peer", "answers": await done}
 
     @app.get("/health/ready")
     async def ready():

@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 
-TEXTS = json.dumps({"texts": ["What a film!" * size for size in (1, 10, 100, 1000)]})
+TEXTS = json.dumps({"texts": ["What a film! " * size for size in (1, 10, 100, 1000)]})
 
 
 def get(port, path, timeout=1):
