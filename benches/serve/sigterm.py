@@ -52,7 +52,7 @@ def load(args, end, requests):
 
 
 def once(args):
-    server = subprocess.Popen(args.command)
+    server = subprocess.Popen(args.command, stdout=sys.stderr)
     end, requests = threading.Event(), []
     threads = [threading.Thread(target=load, args=(args, end, requests)) for _ in range(args.connections)]
     try:
