@@ -381,7 +381,7 @@ fn is_of(own: &str, line: &str) -> bool {
     let name = name.strip_suffix(concat!("-", env!("CARGO_PKG_VERSION"))).unwrap_or(name);
     let sibling = |line: &str| {
         let rest = line.strip_prefix(name).filter(|_| !name.is_empty())?.strip_prefix('-')?;
-        Some(["text", "recipes"].iter().any(|one| rest.starts_with(one)) && is_beside(rest))
+        Some(["text", "recipes", "serve"].iter().any(|one| rest.starts_with(one)) && is_beside(rest))
     };
     // If a function is passed to the standard library, as in `map(Var::tanh)`, its caller is a line of the standard library,
     // whose path begins with `/rustc/`.

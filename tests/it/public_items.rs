@@ -13,10 +13,11 @@ use serde_json::Value;
 const STABLE: [&str; 8] =
     ["checkpoint", "data", "layers", "metrics", "optimizer", "predict", "store", "train"];
 /// Each library: its package, the features of its documentation, and its list.
-const LIBRARIES: [(&str, &str, &str); 3] = [
+const LIBRARIES: [(&str, &str, &str); 4] = [
     ("unpadded", "safetensors,terminal,testing", "tests/it/public_items.txt"),
     ("unpadded-text", "", "crates/text/tests/public_items.txt"),
     ("unpadded-recipes", "", "crates/recipes/tests/public_items.txt"),
+    ("unpadded-serve", "", "crates/serve/tests/public_items.txt"),
 ];
 
 /// The items of a crate, as rustdoc describes it.
@@ -166,7 +167,7 @@ fn changes(package: &str, features: &str, list: &str) -> String {
     // A type's path is that at the root, if it has one; the prelude is on purpose a second one.
     let (modules, own): (Vec<&Value>, Vec<&Value>) = root.iter().partition(is_module);
     let (prelude, modules): (Vec<&Value>, Vec<&Value>) = modules.into_iter().partition(is_prelude);
-    assert!(prelude.len() <= 1 && (package == "unpadded-recipes") == prelude.is_empty(), "{package}");
+    assert!(prelude.len() <= 1 && ["unpadded-recipes", "unpadded-serve"].contains(&package) == prelude.is_empty(), "{package}");
     own.into_iter().chain(modules).chain(prelude).for_each(|id| items.add(id, "", None));
     assert!(items.twice.is_empty(), "by two paths:\n{}", items.twice.join("\n"));
 

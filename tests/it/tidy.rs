@@ -40,12 +40,12 @@ const LAYERS: [&str; 26] = [
     "guide",
 ];
 /// The other crates, in `crates/`, bottom first; Cargo checks which of them uses which.
-pub(super) const CRATES: [&str; 3] = ["text", "recipes", "command"];
+pub(super) const CRATES: [&str; 4] = ["text", "recipes", "serve", "command"];
 const MAX_LINES: usize = 600;
 /// The most lines of each crate, without files of unit tests, as `benches/size` counts them. Lower a number when a crate has become
 /// smaller; raise one only if a feature is worth the lines.
-const CEILINGS: [(&str, usize); 4] =
-    [("", 118_200), ("text", 17_000), ("recipes", 10_560), ("command", 9_260)];
+const CEILINGS: [(&str, usize); 5] =
+    [("", 118_300), ("text", 17_000), ("recipes", 10_840), ("serve", 2_500), ("command", 9_560)];
 /// The one file outside of `kernels/` with `unsafe`: the trait of allocators is unsafe.
 const ALLOCATOR: &str = "command/allocator.rs";
 

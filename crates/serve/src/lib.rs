@@ -29,6 +29,10 @@ mod sessions;
 mod settings;
 mod streams;
 
+/// How to run the server, to call it from other languages, and to watch it.
+#[cfg_attr(all(doc, not(doctest)), doc = include_str!("serving.md"))]
+pub mod serving {}
+
 pub use memory::Bound;
 pub use models::{Checkpoint, Source};
 pub use settings::Settings;
