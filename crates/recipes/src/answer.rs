@@ -17,8 +17,7 @@ pub enum Answer {
         probability: f32,
         /// The probability of every label, in the order of the vocabulary.
         all: Vec<(String, f32)>,
-        /// The tokens of the text with their attention weights; every weight is 0 if the model has no attention
-        /// pooling.
+        /// The tokens of the text with their attention weights; empty if the model has no attention pooling.
         words: Vec<(String, f32)>,
     },
     /// Several labels for the text, or none.

@@ -30,15 +30,6 @@ pub(crate) enum Found {
     Vectors(Vec<Vec<f32>>),
 }
 
-impl Found {
-    fn split_to(&mut self, count: usize) -> Self {
-        match self {
-            Self::Answers(answers) => Self::Answers(answers.drain(..count.min(answers.len())).collect()),
-            Self::Vectors(vectors) => Self::Vectors(vectors.drain(..count.min(vectors.len())).collect()),
-        }
-    }
-}
-
 /// The texts of a request, which are answered together.
 pub(crate) struct Job {
     pub(crate) model: Arc<Loaded>,
@@ -152,10 +143,19 @@ impl Queue {
     fn answer(&self, jobs: Vec<Job>) {
         let found = self.found(&jobs);
         match found {
-            Ok(mut found) => {
+            // A client may have left before its answer.
+            Ok(Found::Answers(all)) => {
+                let mut all = all.into_iter();
                 for job in jobs {
-                    let own = found.split_to(job.texts.len());
-                    let _ = job.reply.send(Ok(own)); // the client may have left
+                    let own = all.by_ref().take(job.texts.len()).collect();
+                    let _ = job.reply.send(Ok(Found::Answers(own)));
+                }
+            }
+            Ok(Found::Vectors(all)) => {
+                let mut all = all.into_iter();
+                for job in jobs {
+                    let own = all.by_ref().take(job.texts.len()).collect();
+                    let _ = job.reply.send(Ok(Found::Vectors(own)));
                 }
             }
             Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.answer(vec![job])),

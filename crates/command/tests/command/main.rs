@@ -19,6 +19,8 @@ mod processes;
 mod quantized;
 mod repeated;
 mod reports;
+#[cfg(all(unix, feature = "serve"))]
+mod serving;
 mod snapshots;
 mod started;
 #[cfg(all(unix, feature = "mpi"))]
@@ -539,4 +541,13 @@ fn a_test_file_is_scored_by_class_and_by_two_runs() {
         (&75.0.into(), &"1".into())
     );
     assert!(both["comparisons"][0]["p_value"].as_f64().is_some(), "{both}");
+}
+
+#[cfg(not(feature = "serve"))]
+#[test]
+fn a_command_without_the_server_says_how_to_install_it() {
+    let dir = TestDir::new("no-server");
+    let hint = "`cargo install --path crates/command --features serve` installs it";
+    dir.refuses(&["serve", "runs/classify-1", "--port", "80"], &[hint]);
+    dir.refuses(&["serve", "--help"], &[hint]);
 }

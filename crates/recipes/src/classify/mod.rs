@@ -236,12 +236,14 @@ impl AnsweringModel for Classifier {
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         let thresholds = self.thresholds.by(how.threshold)?;
         let Outputs { values, attention, width } = self.found(by, texts)?;
-        let mut weights = attention.iter().flatten();
+        let mut weights = attention.as_ref().map(|weights| weights.iter().copied());
         let answer = |(row, text): (&[f32], &&str)| -> Result<Answer> {
             Ok(match &self.objective {
                 Objective::Label(known) => {
-                    let words = self.reader.tokens(text)?.into_iter();
-                    let words = words.map(|word| (word, weights.next().copied().unwrap_or(0.0))).collect();
+                    let words = match &mut weights {
+                        Some(weights) => self.reader.tokens(text)?.into_iter().zip(weights).collect(),
+                        None => Vec::new(),
+                    };
                     labels::answer(known, row, words)
                 }
                 Objective::Labels(known, separator) => {
