@@ -102,7 +102,8 @@ impl Model {
         let known = || unknown("output", of, self.outputs.keys().map(String::as_str));
         let of = *self.outputs.get(of).ok_or_else(known)?;
         let part = self.program.inference(&[of])?;
-        let last = part.root().ops.iter().rev().find(|op| matches!(op.kind.as_str(), "linear" | "int8_linear"));
+        let last =
+            part.root().ops.iter().rev().find(|op| matches!(op.kind.as_str(), "linear" | "int8_linear"));
         let id = last.and_then(|op| op.input("x").first().copied());
         let fits = |id: &VarId| {
             let (found, of) = (self.program.spec(*id), self.program.spec(of));

@@ -167,7 +167,10 @@ fn changes(package: &str, features: &str, list: &str) -> String {
     // A type's path is that at the root, if it has one; the prelude is on purpose a second one.
     let (modules, own): (Vec<&Value>, Vec<&Value>) = root.iter().partition(is_module);
     let (prelude, modules): (Vec<&Value>, Vec<&Value>) = modules.into_iter().partition(is_prelude);
-    assert!(prelude.len() <= 1 && ["unpadded-recipes", "unpadded-serve"].contains(&package) == prelude.is_empty(), "{package}");
+    assert!(
+        prelude.len() <= 1 && ["unpadded-recipes", "unpadded-serve"].contains(&package) == prelude.is_empty(),
+        "{package}"
+    );
     own.into_iter().chain(modules).chain(prelude).for_each(|id| items.add(id, "", None));
     assert!(items.twice.is_empty(), "by two paths:\n{}", items.twice.join("\n"));
 

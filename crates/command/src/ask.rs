@@ -273,13 +273,18 @@ impl Generate {
                 }
                 let mut session = model.begin()?;
                 model.read(&mut session, text)?;
-                model.write_each(&mut session, &mut sampling.sampler(seed)?, length as usize, &mut |piece| {
-                    match json {
-                        true => written.push_str(piece),
-                        false => terminal::print_piece(piece),
-                    }
-                    ControlFlow::Continue(())
-                })?;
+                model.write_each(
+                    &mut session,
+                    &mut sampling.sampler(seed)?,
+                    length as usize,
+                    &mut |piece| {
+                        match json {
+                            true => written.push_str(piece),
+                            false => terminal::print_piece(piece),
+                        }
+                        ControlFlow::Continue(())
+                    },
+                )?;
                 all.push(Answer::Text(written));
             }
             Ok(all)

@@ -156,7 +156,10 @@ impl Serve {
                     bad(format!("--token-file {}: expected a file with the token, got: {e}", path.display()))
                 })?;
                 if text.trim().is_empty() {
-                    return bad(format!("--token-file {}: expected a token, got an empty file", path.display()));
+                    return bad(format!(
+                        "--token-file {}: expected a token, got an empty file",
+                        path.display()
+                    ));
                 }
                 Some(text.trim().to_owned())
             }
@@ -196,7 +199,8 @@ impl Serve {
 
     fn log(&self) {
         let level = if self.log_requests { tracing::Level::DEBUG } else { tracing::Level::INFO };
-        let log = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
+        let log =
+            tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false);
         match self.log {
             LogFormat::Lines => log.with_ansi(false).init(),
             LogFormat::Json => log.json().flatten_event(true).init(),

@@ -136,10 +136,8 @@ mod tests {
         for ([start, end], word) in found.iter().zip(&words) {
             assert_eq!(characters[*start..*end].iter().collect::<String>(), *word);
         }
-        let entities = vec![
-            Entity { label: "A".into(), words: 0..2 },
-            Entity { label: "B".into(), words: 3..4 },
-        ];
+        let entities =
+            vec![Entity { label: "A".into(), words: 0..2 }, Entity { label: "B".into(), words: 3..4 }];
         let answer = Answer::Tags { words: words.into(), tags: vec![], entities, label: None };
         let json = serde_json::to_value(AnswerJson { text, answer: &answer, echo: false }).unwrap();
         assert_eq!(json["entities"][0]["text"], "naïve née");

@@ -19,7 +19,9 @@ use super::config::Config;
 use super::encoder::with_cell;
 use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums};
 use super::prose::{COLUMNS, FEEDS, Pieces, Prose, STEPS, TokenWindow};
-use super::recipe::{AnsweringModel, Continuation, EachPiece, Preview, Recipe, TestCheck, TestFile, TrainedModel};
+use super::recipe::{
+    AnsweringModel, Continuation, EachPiece, Preview, Recipe, TestCheck, TestFile, TrainedModel,
+};
 use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};

@@ -343,7 +343,8 @@ impl Model {
             written.push_str(piece);
             ControlFlow::Continue(())
         };
-        self.write_each(&mut state, &mut sampling.sampler(seed).at_caller()?, tokens, &mut add).at_caller()?;
+        self.write_each(&mut state, &mut sampling.sampler(seed).at_caller()?, tokens, &mut add)
+            .at_caller()?;
         Ok(written)
     }
 

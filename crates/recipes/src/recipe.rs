@@ -82,7 +82,8 @@ pub(super) trait AnsweringModel: Send + Sync {
 
     /// Returns an output of the model with one row per text.
     fn rows(&self, _: &Predictor, _texts: &[&str], _output: &str) -> Result<Variable> {
-        let (expected, got) = ("a model of `classify`, which makes one vector per text", "a model of another task");
+        let (expected, got) =
+            ("a model of `classify`, which makes one vector per text", "a model of another task");
         Err(Error::of(ErrorKind::Program, "model of vectors", expected, got))
     }
 
@@ -101,7 +102,13 @@ pub(super) trait AnsweringModel: Send + Sync {
     }
 
     /// Continues the text that a session has read; `each` gets each piece, and ends the continuation by `Break`.
-    fn write(&self, _: &Predictor, _: &mut Session, _: Continuation<'_>, _each: EachPiece<'_>) -> Result<usize> {
+    fn write(
+        &self,
+        _: &Predictor,
+        _: &mut Session,
+        _: Continuation<'_>,
+        _each: EachPiece<'_>,
+    ) -> Result<usize> {
         Err(no_writer())
     }
 

@@ -58,8 +58,10 @@ pub(crate) async fn off_thread<T: Send + 'static>(
 
 async fn read(state: &Arc<State>, headers: &HeaderMap, body: Body) -> Result<(Bytes, Held), Failure> {
     let most = state.settings.body;
-    let too_long = |got: String| Failure::too_large(format!("body: expected at most {most} bytes, got {got}"));
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let too_long =
+        |got: String| Failure::too_large(format!("body: expected at most {most} bytes, got {got}"));
+    let length =
+        headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
     if let Some(length) = length.filter(|&length| length > most) {
         return Err(too_long(length.to_string()));
     }
@@ -84,7 +86,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
         // The path is looked for only after an error, because it costs time.
         let mut reader = serde_json::Deserializer::from_slice(bytes);
         let path = serde_path_to_error::deserialize::<_, T>(&mut reader).err().map(|e| e.path().to_string());
-        let path = path.filter(|path| path != ".").map_or_else(|| "body".to_owned(), |path| format!("`{path}`"));
+        let path =
+            path.filter(|path| path != ".").map_or_else(|| "body".to_owned(), |path| format!("`{path}`"));
         Failure::invalid(format!("{path}: {e}"))
     })
 }

@@ -117,7 +117,8 @@ impl<'de> Visitor<'de> for RowVisitor {
     fn visit_map<A: MapAccess<'de>>(self, mut all: A) -> Result<Row, A::Error> {
         let mut row = Vec::new();
         while let Some((index, value)) = all.next_entry::<String, f64>()? {
-            let index = index.parse().map_err(|_| A::Error::custom(format!("expected an index, got `{index}`")))?;
+            let index =
+                index.parse().map_err(|_| A::Error::custom(format!("expected an index, got `{index}`")))?;
             row.push((Some(index), value));
         }
         row.sort_by_key(|(index, _)| *index);
@@ -174,14 +175,21 @@ impl Input {
     }
 }
 
-fn fit(model: &Model, mut texts: Vec<String>, most: usize, truncate: Option<Truncate>) -> Result<Input, Failure> {
+fn fit(
+    model: &Model,
+    mut texts: Vec<String>,
+    most: usize,
+    truncate: Option<Truncate>,
+) -> Result<Input, Failure> {
     let (mut tokens, mut cut) = (0_usize, vec![0; texts.len()]);
     let pairs = model.trained_by().data.pair.is_some() || model.trained_by().data.text.len() > 1;
     for (at, (text, cut)) in texts.iter_mut().zip(&mut cut).enumerate() {
         let mut length = model.length(text);
         if length > most {
             let refused = |why: &str| {
-                Failure::too_large(format!("`texts[{at}]`: expected at most {most} tokens, got {length}{why}"))
+                Failure::too_large(format!(
+                    "`texts[{at}]`: expected at most {most} tokens, got {length}{why}"
+                ))
             };
             let Some(side) = truncate else {
                 return Err(refused("; `\"truncate\": \"right\"` cuts the end"));
@@ -210,7 +218,8 @@ pub(crate) fn lines(
         (Some(Text(text)), None, None) => vec![text],
         (None, Some(Texts(texts)), None) => texts.into_iter().map(|Text(text)| text).collect(),
         (None, None, Some(rows)) if takes_rows => {
-            let first = model.predictor().note("first index").and_then(|first| first.parse().ok()).unwrap_or(1);
+            let first =
+                model.predictor().note("first index").and_then(|first| first.parse().ok()).unwrap_or(1);
             rows.iter().map(|row| row.line(first)).collect()
         }
         (None, None, Some(_)) => {
@@ -226,7 +235,8 @@ pub(crate) fn lines(
     let data = &model.trained_by().data;
     let columns = data.text.len().max(1) + usize::from(data.pair.is_some());
     if columns > 1 && !takes_rows {
-        let wrong = found.iter().position(|text| text.split('\t').count() != columns && !text.trim().is_empty());
+        let wrong =
+            found.iter().position(|text| text.split('\t').count() != columns && !text.trim().is_empty());
         if let Some(at) = wrong {
             let got = found[at].split('\t').count();
             return Err(Failure::invalid(format!(

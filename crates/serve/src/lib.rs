@@ -134,7 +134,11 @@ impl Server {
     ///
     /// # Errors
     /// If requests are unanswered after the grace time.
-    pub async fn run(&self, listener: tokio::net::TcpListener, end: impl Future<Output = ()>) -> io::Result<()> {
+    pub async fn run(
+        &self,
+        listener: tokio::net::TcpListener,
+        end: impl Future<Output = ()>,
+    ) -> io::Result<()> {
         connections::run(self.0.clone(), self.router(), listener, end).await
     }
 }

@@ -10,7 +10,9 @@ pub(crate) const HEADER: &str = "x-request-id";
 pub(crate) fn name(headers: &HeaderMap) -> HeaderValue {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let plain = |name: &&HeaderValue| name.len() <= 64 && name.to_str().is_ok();
-    headers.get(HEADER).filter(plain).cloned().unwrap_or_else(|| {
-        HeaderValue::from(NEXT.fetch_add(1, Ordering::Relaxed))
-    })
+    headers
+        .get(HEADER)
+        .filter(plain)
+        .cloned()
+        .unwrap_or_else(|| HeaderValue::from(NEXT.fetch_add(1, Ordering::Relaxed)))
 }

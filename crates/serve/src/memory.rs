@@ -50,7 +50,8 @@ impl Bound {
                 .saturating_sub(settings.request_memory / HOLES),
         };
         let holes = (batch + settings.request_memory) / HOLES;
-        let parts: Vec<_> = fixed.into_iter().chain([("a batch", batch), ("holes of the allocator", holes)]).collect();
+        let parts: Vec<_> =
+            fixed.into_iter().chain([("a batch", batch), ("holes of the allocator", holes)]).collect();
         let bound = Self { parts };
         if batch < LEAST {
             let least = sum + LEAST + (LEAST + settings.request_memory) / HOLES;

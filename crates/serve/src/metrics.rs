@@ -100,7 +100,12 @@ impl Default for Metrics {
         r.register("batch_tokens", "Tokens of a batch", m.batch_tokens.clone());
         let help = "Time from a request to the first token";
         r.register_with_unit("first_token", help, Unit::Seconds, m.first_token.clone());
-        r.register_with_unit("between_tokens", "Time between two tokens", Unit::Seconds, m.between_tokens.clone());
+        r.register_with_unit(
+            "between_tokens",
+            "Time between two tokens",
+            Unit::Seconds,
+            m.between_tokens.clone(),
+        );
         let help = "Memory computed for the last batch before it ran";
         r.register_with_unit("predicted", help, Unit::Bytes, m.predicted.clone());
         r.register_with_unit("resident", "Resident memory of the process", Unit::Bytes, m.resident.clone());

@@ -117,7 +117,12 @@ impl Models {
         Ok(())
     }
 
-    fn load(&self, name: &str, source: &dyn Source, settings: &Settings) -> Result<(Arc<Loaded>, u64), String> {
+    fn load(
+        &self,
+        name: &str,
+        source: &dyn Source,
+        settings: &Settings,
+    ) -> Result<(Arc<Loaded>, u64), String> {
         let before = memory::reset_peak();
         let work = || -> Result<Model, String> {
             let model = source.load()?;

@@ -58,8 +58,7 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn start(settings: Settings, metrics: Metrics) -> Arc<Self> {
-        let queue =
-            Arc::new(Self { waiting: Mutex::default(), changed: Condvar::new(), settings, metrics });
+        let queue = Arc::new(Self { waiting: Mutex::default(), changed: Condvar::new(), settings, metrics });
         let of_thread = queue.clone();
         std::thread::spawn(move || of_thread.run());
         queue

@@ -55,7 +55,10 @@ impl Sessions {
         if entries.len() >= self.most {
             return Err(Failure::overloaded(format!("expected at most {} sessions at once", self.most)));
         }
-        entries.insert(name.clone(), Entry { model: text.model.clone(), text: Some(text), used: Instant::now() });
+        entries.insert(
+            name.clone(),
+            Entry { model: text.model.clone(), text: Some(text), used: Instant::now() },
+        );
         Ok(name)
     }
 

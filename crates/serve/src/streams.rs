@@ -54,7 +54,8 @@ pub(crate) fn start(
         let mut run = || -> unpadded::Result<Piece> {
             let read = text.model.model.read(&mut text.session, &prompt)?;
             let model = &text.model.model;
-            let written = model.write_each(&mut text.session, &mut sampler, tokens, &mut |piece| sent.add(piece))?;
+            let written =
+                model.write_each(&mut text.session, &mut sampler, tokens, &mut |piece| sent.add(piece))?;
             sent.end();
             text.tokens += read + written;
             Ok(Piece::Done { read, written, stopped: sent.stopped })

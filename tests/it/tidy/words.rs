@@ -256,9 +256,15 @@ fn sentences_mark_the_names_of_types() {
     paths.retain(|path| !path.starts_with(root.join("src/optimizer/rules.rs")));
     paths.iter().for_each(|path| names.add("", &std::fs::read_to_string(path).unwrap()));
     let types: BTreeSet<&str> = names.types.iter().map(|one| &one.name[..]).collect();
-    for folder in
-        ["models", "tests", "benches", "crates/text/tests", "crates/recipes/tests", "crates/serve/tests", "crates/command/tests"]
-    {
+    for folder in [
+        "models",
+        "tests",
+        "benches",
+        "crates/text/tests",
+        "crates/recipes/tests",
+        "crates/serve/tests",
+        "crates/command/tests",
+    ] {
         paths.extend(super::sources(&root.join(folder)));
     }
     let mut complaints = Vec::new();

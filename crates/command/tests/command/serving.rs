@@ -65,14 +65,22 @@ fn a_model_is_served_reloaded_and_ended() {
     says(&asked(&address, "/predict", "", "{}"), &["HTTP/1.1 401"]);
     signal(&child, "HUP");
     let reloads = || asked(&address, "/metrics", "authorization: Bearer secret\r\n", "");
-    let is_reloaded = |_: &i32| reloads().contains("unpadded_reloads_total{model=\"both\",outcome=\"loaded\"} 2");
-    assert!((0..100).inspect(|_| std::thread::sleep(std::time::Duration::from_millis(50))).any(|i| is_reloaded(&i)));
+    let is_reloaded =
+        |_: &i32| reloads().contains("unpadded_reloads_total{model=\"both\",outcome=\"loaded\"} 2");
+    assert!(
+        (0..100)
+            .inspect(|_| std::thread::sleep(std::time::Duration::from_millis(50)))
+            .any(|i| is_reloaded(&i))
+    );
     signal(&child, "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut log = String::new();
     child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
     let events = log.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    assert!(events.into_iter().any(|event| event["message"] == "reloaded" && event["model"] == "films"), "{log}");
+    assert!(
+        events.into_iter().any(|event| event["message"] == "reloaded" && event["model"] == "films"),
+        "{log}"
+    );
 }
 
 #[test]
@@ -84,7 +92,10 @@ fn wrong_requests_for_a_server_are_refused() {
         (&["reviews.tsv"], &["reviews.tsv"]),
         (&["a=run", "a=run"], &["model name `a`: expected each name once, got it twice"]),
         (&["a/b=run"], &["model name `a/b`: expected up to 64 letters, digits"]),
-        (&["run", "--memory", "60MB"], &["memory: expected at least ", ", got 60 MB: ", " resident at the start"]),
+        (
+            &["run", "--memory", "60MB"],
+            &["memory: expected at least ", ", got 60 MB: ", " resident at the start"],
+        ),
         (&["run", "--requests", "0"], &["--requests: expected at least 1, got 0"]),
         (&["run", "--token-file", "no"], &["--token-file no: expected a file with the token, got: "]),
         (&["run", "--token-file", "empty"], &["--token-file empty: expected a token, got an empty file"]),
@@ -95,5 +106,8 @@ fn wrong_requests_for_a_server_are_refused() {
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    dir.refuses(&["serve", "run", "--port", &port], &[&format!("--port {port}: expected a free address, got: ")]);
+    dir.refuses(
+        &["serve", "run", "--port", &port],
+        &[&format!("--port {port}: expected a free address, got: ")],
+    );
 }

@@ -1,10 +1,11 @@
 //! An error names the line of the user's code, in this crate too; `tests/it/caller_lines.rs` of the engine checks the sources.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::{Field, Loader, Samples, Vocabulary};
-use unpadded::predict::Sampling;
+use unpadded::predict::{Beam, Sampling};
 use unpadded_recipes::{Aligner, Config, Model, Space, Task, Value, Weigher};
 
 use crate::calls::Calls;
@@ -55,7 +56,15 @@ fn the_error_of_a_call_names_its_line() {
     calls.at("lib::scores_with", || unpadded_recipes::scores_with(&other, &model, &[]).map(drop));
     calls.at("lib::compare", || unpadded_recipes::compare(&[(&other, &model)]).map(drop));
     calls.at("Model::write", || model.write("a", Sampling::default(), 1, 1).map(drop));
-    calls.at("Model::write_each", || model.write_each("a", Sampling::default(), 1, 1, &mut |_| ()));
+    let mut writer = unpadded_recipes::prepare(&Config::new(Task::Lm)).unwrap().trainer;
+    let mut session = Model::new(writer.for_inference().unwrap()).unwrap().begin().unwrap();
+    let mut sampler = Sampling::default().sampler(1).unwrap();
+    calls.at("Model::begin", || model.begin().map(drop));
+    calls.at("Model::read", || model.read(&mut session, "a").map(drop));
+    calls.at("Model::write_each", || {
+        model.write_each(&mut session, &mut sampler, 1, &mut |_| ControlFlow::Break(())).map(drop)
+    });
+    calls.at("Model::search", || model.search("a", 1, &Beam::new(1)).map(drop));
     calls.at("Weigher::weigh", || Weigher::new(checkpoint.clone(), 1)?.weigh("a", "nothing").map(drop));
     let mut other_task = checkpoint.clone();
     other_task.notes.insert("task".to_owned(), "lm".to_owned());
@@ -67,6 +76,8 @@ fn the_error_of_a_call_names_its_line() {
     let model = Model::new(without).unwrap();
     calls.at("Model::questions", || model.questions(&config, "no such file").map(drop));
     calls.at("Model::predict", || model.predict(&["a"]).map(drop));
+    calls.at("Model::predict_by", || model.predict_by(&["a"], model.decoding()).map(drop));
+    calls.at("Model::embed", || model.embed(&["a"]).map(drop));
 
     let text = std::env::temp_dir().join(format!("unpadded-caller-lines-{}.ckpt", std::process::id()));
     std::fs::write(&text, "a text that is no checkpoint, and long enough to be one\n").unwrap();

@@ -122,9 +122,15 @@ fn a_tagger_answers_out_of_its_file() -> Result<()> {
     let answers = Model::load(&path)?.predict(&texts)?;
     assert_eq!(answers[1], Answer::Empty);
     for (text, answer) in texts.iter().zip(&answers).step_by(2) {
-        let Answer::Tags { words, tags, label } = answer else { panic!("{answer:?}") };
+        let Answer::Tags { words, tags, label, entities } = answer else { panic!("{answer:?}") };
         assert_eq!((words.len(), tags.len()), (text.split_whitespace().count(), words.len()));
         assert!(label.is_some());
+        // Every word with a tag other than `O` is in an entity with the label of the tag.
+        for (at, tag) in tags.iter().enumerate() {
+            let label =
+                entities.iter().find(|entity| entity.words.contains(&at)).map(|entity| &*entity.label);
+            assert_eq!(label, tag.split_once('-').map(|(_, label)| label), "{answer:?}");
+        }
     }
     std::fs::remove_file(path).ok();
     Ok(())
@@ -142,6 +148,23 @@ fn a_language_model_writes_out_of_its_file() -> std::result::Result<(), Box<dyn 
     let answer = model.predict(&["cde\nab"])?.remove(0).to_string();
     assert!(answer.starts_with("cde\nabcde\n"), "{answer:?}");
     assert_eq!(model.predict(&[" \n"])?, [Answer::Empty]);
+    // A session that reads and writes in parts writes the same text; a search of one beam is greedy.
+    let sampling = unpadded::predict::Sampling::default().temperature(0.0);
+    let whole = model.write("abc", sampling, 1, 12)?;
+    let (mut session, mut sampler, mut text) = (model.begin()?, sampling.sampler(1)?, String::new());
+    let mut add = |piece: &str| {
+        text.push_str(piece);
+        std::ops::ControlFlow::Continue(())
+    };
+    assert_eq!((model.read(&mut session, "ab")?, model.read(&mut session, "c")?), (2, 1));
+    for tokens in [5, 7] {
+        assert_eq!(model.write_each(&mut session, &mut sampler, tokens, &mut add)?, tokens);
+    }
+    assert_eq!((&text, &model.search("abc", 12, &unpadded::predict::Beam::new(1))?[0].0), (&whole, &whole));
+    assert_eq!(
+        (model.length("abc\n"), model.cut("abcde", 3, true), model.cut("abcde", 3, false)),
+        (4, "cde", "abc")
+    );
     let error = Weigher::new(Checkpoint::load(&path)?, 1).err().map(|e| e.to_string()).unwrap_or_default();
     assert!(error.contains("expected a checkpoint of `classify`"), "{error}");
     std::fs::remove_file(path).ok();

@@ -134,7 +134,9 @@ pub(super) async fn whole(state: &State, mut pieces: UnboundedReceiver<Piece>) -
         while let Some(piece) = pieces.recv().await {
             match piece {
                 Piece::Text(piece) => text.push_str(&piece),
-                Piece::Done { read, written, stopped } => return Ok(Written { text, read, written, stopped }),
+                Piece::Done { read, written, stopped } => {
+                    return Ok(Written { text, read, written, stopped });
+                }
                 Piece::Failed(failure) => return Err(failure),
             }
         }
@@ -183,8 +185,18 @@ pub(crate) async fn generate(
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
     let Request { value, held } = body::json::<GenerateRequest>(&state, &headers, body).await?;
-    let GenerateRequest { model, prompt, session, max_tokens, how, beam, n_best, length_penalty, stream, truncate } =
-        value;
+    let GenerateRequest {
+        model,
+        prompt,
+        session,
+        max_tokens,
+        how,
+        beam,
+        n_best,
+        length_penalty,
+        stream,
+        truncate,
+    } = value;
     let model = match &session {
         Some(name) => state.sessions.model(name)?,
         None => state.models.find(model.as_deref())?,
@@ -197,7 +209,8 @@ pub(crate) async fn generate(
                 "`stream`, `session`: expected draws of a language model, got a search, whose text is known only at its end",
             ));
         }
-        let found = search(&state, &model, prompt, (tokens, truncate), (beam, n_best, length_penalty), &held).await?;
+        let found =
+            search(&state, &model, prompt, (tokens, truncate), (beam, n_best, length_penalty), &held).await?;
         return Ok(of_task(&model, body::answer(&found, held)?));
     }
     let order = Order { model: model.clone(), prompt, session, tokens, truncate };

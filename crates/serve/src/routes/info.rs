@@ -16,13 +16,30 @@ use super::{generate, open_inference, openai, predict, sessions};
 
 #[derive(OpenApi)]
 #[openapi(
-    info(title = "unpadded", description = "Trained models of text over HTTP. Each error is `{\"error\", \"error_type\"}`."),
-    paths(
-        predict::predict, predict::invocations, generate::generate, sessions::begin, sessions::show, sessions::end,
-        openai::completions, openai::embeddings, openai::models, openai::model,
-        open_inference::server, open_inference::model, open_inference::ready, open_inference::infer,
-        info, live, ready, metrics,
+    info(
+        title = "unpadded",
+        description = "Trained models of text over HTTP. Each error is `{\"error\", \"error_type\"}`."
     ),
+    paths(
+        predict::predict,
+        predict::invocations,
+        generate::generate,
+        sessions::begin,
+        sessions::show,
+        sessions::end,
+        openai::completions,
+        openai::embeddings,
+        openai::models,
+        openai::model,
+        open_inference::server,
+        open_inference::model,
+        open_inference::ready,
+        open_inference::infer,
+        info,
+        live,
+        ready,
+        metrics,
+    )
 )]
 struct Description;
 
@@ -32,7 +49,8 @@ pub(crate) async fn info(Of(state): Of<Arc<State>>) -> Response {
     let settings = &state.settings;
     let of_model = |model: &Arc<super::super::models::Loaded>| {
         let labels = model.model.predictor().vocabulary("labels").ok();
-        let labels: Option<Vec<&str>> = labels.filter(|labels| labels.len() <= 1000).map(|l| l.tokens().collect());
+        let labels: Option<Vec<&str>> =
+            labels.filter(|labels| labels.len() <= 1000).map(|l| l.tokens().collect());
         let data = &model.model.trained_by().data;
         json!({
             "name": model.name, "task": model.task(), "loaded": model.since, "labels": labels,

@@ -95,7 +95,8 @@ pub(super) fn router(state: Arc<State>) -> Router {
         let listed = state.settings.origins.iter().filter_map(|origin| origin.parse::<HeaderValue>().ok());
         let origins = if any { AllowOrigin::any() } else { AllowOrigin::list(listed) };
         let headers = [header::CONTENT_TYPE, header::AUTHORIZATION];
-        router = router.layer(CorsLayer::new().allow_origin(origins).allow_methods(Any).allow_headers(headers));
+        router =
+            router.layer(CorsLayer::new().allow_origin(origins).allow_methods(Any).allow_headers(headers));
     }
     router.with_state(state)
 }
@@ -216,7 +217,9 @@ pub(super) fn example(model: &Loaded) -> String {
     let data = &model.model.trained_by().data;
     let (path, body) = match model.model.asking() {
         None => ("/generate", serde_json::json!({"prompt": "The", "max_tokens": 100})),
-        Some(unpadded_text::QuestionKind::Row) => ("/predict", serde_json::json!({"rows": [{"1": 0.5, "3": 1}]})),
+        Some(unpadded_text::QuestionKind::Row) => {
+            ("/predict", serde_json::json!({"rows": [{"1": 0.5, "3": 1}]}))
+        }
         Some(_) if data.pair.is_some() || data.text.len() > 1 => {
             let columns = data.text.len().max(1) + usize::from(data.pair.is_some());
             ("/predict", serde_json::json!({"texts": [vec!["What a film!"; columns]]}))

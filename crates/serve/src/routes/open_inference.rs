@@ -51,10 +51,7 @@ pub(crate) async fn server() -> Response {
     get, path = "/v2/models/{model}", params(("model" = String, Path)),
     responses((status = 200, description = "The model with its inputs and outputs"), (status = 404)),
 )]
-pub(crate) async fn model(
-    Of(state): Of<Arc<State>>,
-    Path(name): Path<String>,
-) -> Result<Response, Failure> {
+pub(crate) async fn model(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     let model = state.models.find(Some(&name))?;
     let tensor = |name: &str, datatype: &str| json!({"name": name, "datatype": datatype, "shape": [-1]});
     let found = json!({
@@ -70,10 +67,7 @@ pub(crate) async fn model(
     get, path = "/v2/models/{model}/ready", params(("model" = String, Path)),
     responses((status = 200, description = "The model answers"), (status = 404), (status = 503)),
 )]
-pub(crate) async fn ready(
-    Of(state): Of<Arc<State>>,
-    Path(name): Path<String>,
-) -> Result<Response, Failure> {
+pub(crate) async fn ready(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     state.ready()?;
     Ok(body::small(&json!({"name": state.models.find(Some(&name))?.name, "ready": true})))
 }
@@ -110,9 +104,7 @@ pub(crate) async fn infer(
     let how = Work::Predict(model.model.decoding().clone());
     let answers = answers(ask(&state, &model, how, &input, &held).await?);
     let shape = [answers.len()];
-    let tensor = |name: &str, datatype: &str, data: Vec<Value>| {
-        json!({"name": name, "datatype": datatype, "shape": shape, "data": data})
-    };
+    let tensor = |name: &str, datatype: &str, data: Vec<Value>| json!({"name": name, "datatype": datatype, "shape": shape, "data": data});
     let whole = answers.iter().zip(&*input.texts).map(|(answer, text)| {
         serde_json::to_string(&AnswerJson { text, answer, echo: false }).unwrap_or_default().into()
     });
@@ -127,7 +119,8 @@ pub(crate) async fn infer(
     if let Some(found) = answers.iter().map(labels).collect::<Option<Vec<_>>>() {
         // As text, an f32 has the digits that it has in the other answers.
         let number = |p: f32| serde_json::from_str(&p.to_string()).unwrap_or_default();
-        let (labels, probabilities) = found.into_iter().map(|(label, p)| (Value::from(label), number(p))).unzip();
+        let (labels, probabilities) =
+            found.into_iter().map(|(label, p)| (Value::from(label), number(p))).unzip();
         outputs.extend([tensor("label", "BYTES", labels), tensor("probability", "FP32", probabilities)]);
     }
     let mut found = json!({"model_name": model.name, "model_version": "1", "outputs": outputs});

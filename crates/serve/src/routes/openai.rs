@@ -59,10 +59,15 @@ impl CompletionRequest {
             ("suffix", self.suffix.as_deref().is_some_and(|suffix| !suffix.is_empty())),
             ("presence_penalty", self.presence_penalty.is_some_and(|penalty| penalty != 0.0)),
             ("frequency_penalty", self.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
-            ("logit_bias", self.logit_bias.as_ref().is_some_and(|bias| *bias != json!({}) && !bias.is_null())),
+            (
+                "logit_bias",
+                self.logit_bias.as_ref().is_some_and(|bias| *bias != json!({}) && !bias.is_null()),
+            ),
         ];
         match unknown.into_iter().find(|(_, given)| *given) {
-            Some((name, _)) => Err(Failure::invalid(format!("`{name}`: expected none, as the server has no such setting"))),
+            Some((name, _)) => {
+                Err(Failure::invalid(format!("`{name}`: expected none, as the server has no such setting")))
+            }
             None => Ok(()),
         }
     }
@@ -101,9 +106,7 @@ pub(crate) async fn completions(
     };
     let (id, created) = (format!("cmpl-{:x}", getrandom::u64().unwrap_or_default()), seconds());
     let head = json!({"id": id, "object": "text_completion", "created": created, "model": model.name});
-    let choice = |index: usize, text: &str, reason: Value| {
-        json!({"index": index, "text": text, "logprobs": null, "finish_reason": reason})
-    };
+    let choice = |index: usize, text: &str, reason: Value| json!({"index": index, "text": text, "logprobs": null, "finish_reason": reason});
     let reason = |stopped: bool| Value::from(if stopped { "stop" } else { "length" });
     if stream {
         let [prompt] = &prompts[..] else {
@@ -203,7 +206,9 @@ pub(crate) async fn embeddings(
     };
     let width = vectors.first().map_or(0, Vec::len);
     if let Some(wanted) = dimensions.filter(|&wanted| wanted != width && !vectors.is_empty()) {
-        return Err(Failure::invalid(format!("`dimensions`: expected {width}, as the model has, got {wanted}")));
+        return Err(Failure::invalid(format!(
+            "`dimensions`: expected {width}, as the model has, got {wanted}"
+        )));
     }
     let coded = |vector: &[f32]| {
         BASE64_STANDARD.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())
@@ -267,9 +272,6 @@ pub(crate) async fn models(Of(state): Of<Arc<State>>) -> Response {
     get, path = "/v1/models/{model}", params(("model" = String, Path)),
     responses((status = 200, description = "The model"), (status = 404)),
 )]
-pub(crate) async fn model(
-    Of(state): Of<Arc<State>>,
-    Path(name): Path<String>,
-) -> Result<Response, Failure> {
+pub(crate) async fn model(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     Ok(body::small(&about(&*state.models.find(Some(&name))?)))
 }

@@ -50,10 +50,7 @@ pub(crate) async fn begin(
     get, path = "/sessions/{session}", params(("session" = String, Path)),
     responses((status = 200, description = "The model and the number of tokens"), (status = 404), (status = 429)),
 )]
-pub(crate) async fn show(
-    Of(state): Of<Arc<State>>,
-    Path(name): Path<String>,
-) -> Result<Response, Failure> {
+pub(crate) async fn show(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     let text = state.sessions.take(&name)?;
     let found = json!({"session": name, "model": text.model.name, "tokens": text.tokens});
     state.sessions.put_back(&name, text);
@@ -65,9 +62,6 @@ pub(crate) async fn show(
     delete, path = "/sessions/{session}", params(("session" = String, Path)),
     responses((status = 204, description = "The session has ended"), (status = 404)),
 )]
-pub(crate) async fn end(
-    Of(state): Of<Arc<State>>,
-    Path(name): Path<String>,
-) -> Result<StatusCode, Failure> {
+pub(crate) async fn end(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<StatusCode, Failure> {
     state.sessions.delete(&name).map(|()| StatusCode::NO_CONTENT)
 }

@@ -22,7 +22,10 @@ fn a_classifier_answers_as_in_this_process() {
     let (status, found) = server.post("/predict", &json!({"texts": texts}));
     assert_eq!((status, &found["model"]), (200, &json!("films")));
     assert_eq!(found["answers"], direct(&path, &texts));
-    assert_eq!((&found["answers"][1], &found["answers"][3]), (&json!({"answer": null}), &json!({"answer": null})));
+    assert_eq!(
+        (&found["answers"][1], &found["answers"][3]),
+        (&json!({"answer": null}), &json!({"answer": null}))
+    );
     let (_, one) = server.post("/predict", &json!({"text": texts[0], "model": "films"}));
     assert_eq!(one["answers"][0], found["answers"][0]);
     let (status, none) = server.post("/predict", &json!({"texts": []}));
@@ -32,9 +35,12 @@ fn a_classifier_answers_as_in_this_process() {
 
 #[test]
 fn the_answers_of_256_connections_have_the_bits_of_one() {
-    let server = Running::classifier(Settings { batch_wait: Duration::from_micros(500), ..Settings::default() });
-    let text = |i: usize| "a film that nobody would call dull or good ".repeat(1 + i % 13) + &"x ".repeat(i % 5);
-    let ask = |i: usize| server.send("POST", "/predict", "", &json!({"texts": [text(i), text(i + 1)]}).to_string());
+    let server =
+        Running::classifier(Settings { batch_wait: Duration::from_micros(500), ..Settings::default() });
+    let text =
+        |i: usize| "a film that nobody would call dull or good ".repeat(1 + i % 13) + &"x ".repeat(i % 5);
+    let ask =
+        |i: usize| server.send("POST", "/predict", "", &json!({"texts": [text(i), text(i + 1)]}).to_string());
     let alone: Vec<String> = (0..32).map(|i| ask(i).2).collect();
     thread::scope(|scope| {
         let all: Vec<_> = (0..256).map(|i| scope.spawn(move || ask(i % 32))).collect();
@@ -126,7 +132,8 @@ fn a_session_continues_where_it_was() {
         server.post("/generate", &body).1["text"].as_str().unwrap().to_owned()
     };
     let whole = greedy(None, "The film", 20);
-    let parts = [("The", 0), (" film", 8), ("", 12)].map(|(prompt, tokens)| greedy(Some(name), prompt, tokens));
+    let parts =
+        [("The", 0), (" film", 8), ("", 12)].map(|(prompt, tokens)| greedy(Some(name), prompt, tokens));
     assert_eq!(parts.concat(), whole);
     assert_eq!(server.get(&format!("/sessions/{name}")).1["tokens"], json!("The film".len() + 20));
     assert_eq!(begin().0, 201);

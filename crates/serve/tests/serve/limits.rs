@@ -29,7 +29,12 @@ fn wrong_requests_get_the_place_in_the_json() {
     refused(post(json!({"rows": [[1, 2]]})), 422, "validation", "got `rows`");
     refused(post(json!({"text": "a", "truncate": "middle"})), 422, "validation", "`truncate`: ");
     refused(post(json!({"text": "a", "model": "none"})), 404, "not_found", "expected one of `films`");
-    refused(server.post("/generate", &json!({"prompt": "a"})), 422, "validation", "got a model of `classify`");
+    refused(
+        server.post("/generate", &json!({"prompt": "a"})),
+        422,
+        "validation",
+        "got a model of `classify`",
+    );
     let (status, _, body) = server.send("POST", "/predict", "", "{\"texts\": [\"a\",\n]}");
     assert!(status == 422 && body.contains("line 2 column 1"), "{body}");
     let deep = "[".repeat(100_000);
@@ -45,8 +50,18 @@ fn wrong_requests_get_the_place_in_the_json() {
 fn the_limits_of_a_request_are_413() {
     let settings = Settings { texts: 2, body: 1000, text_tokens: 10, ..Settings::default() };
     let server = Running::classifier(settings);
-    refused(server.post("/predict", &json!({"texts": ["a", "b", "c"]})), 413, "too_large", "at most 2 a request, got 3");
-    refused(server.post("/predict", &json!({"text": "a".repeat(2000)})), 413, "too_large", "at most 1000 bytes, got");
+    refused(
+        server.post("/predict", &json!({"texts": ["a", "b", "c"]})),
+        413,
+        "too_large",
+        "at most 2 a request, got 3",
+    );
+    refused(
+        server.post("/predict", &json!({"text": "a".repeat(2000)})),
+        413,
+        "too_large",
+        "at most 1000 bytes, got",
+    );
     let chunked = format!(
         "POST /predict HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n{:x}\r\n{}\r\n0\r\n\r\n",
         5000,
@@ -56,7 +71,12 @@ fn the_limits_of_a_request_are_413() {
     // Nothing is cut in silence.
     let long = (0..25).map(|i| format!("w{i}")).collect::<Vec<_>>();
     let text = long.join(" ");
-    refused(server.post("/predict", &json!({"text": text})), 413, "too_large", "expected at most 10 tokens, got 25");
+    refused(
+        server.post("/predict", &json!({"text": text})),
+        413,
+        "too_large",
+        "expected at most 10 tokens, got 25",
+    );
     for (side, kept) in [("right", &long[..10]), ("left", &long[15..])] {
         let (status, cut) = server.post("/predict", &json!({"texts": [text, "a"], "truncate": side}));
         let (_, whole) = server.post("/predict", &json!({"text": kept.join(" ")}));
@@ -71,13 +91,16 @@ fn the_limits_of_a_request_are_413() {
 /// list of texts counts its texts, and not 1 as in BentoML (#3859).
 #[test]
 fn a_text_longer_than_a_batch_runs_alone_and_lists_count_their_texts() {
-    let settings = Settings { batch_tokens: 16, batch_wait: Duration::from_millis(200), ..Settings::default() };
+    let settings =
+        Settings { batch_tokens: 16, batch_wait: Duration::from_millis(200), ..Settings::default() };
     let server = Running::classifier(settings);
     let (status, found) = server.post("/predict", &json!({"text": "good film ".repeat(5000)}));
     assert_eq!(status, 200, "{found}");
     thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| assert_eq!(server.post("/predict", &json!({"texts": vec!["good film"; 8]})).0, 200));
+            scope.spawn(|| {
+                assert_eq!(server.post("/predict", &json!({"texts": vec!["good film"; 8]})).0, 200)
+            });
         }
     });
     // Each list has 16 tokens, so that each is a batch; 32 texts in all, and the long one.
@@ -90,13 +113,17 @@ fn more_requests_than_slots_get_429_at_once_and_those_of_clients_that_left_are_d
     let settings = Settings { requests: 2, batch_wait: Duration::from_secs(3), ..Settings::default() };
     let server = Running::classifier(settings);
     let body = json!({"text": "good film"}).to_string();
-    let request = format!("POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request =
+        format!("POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let mut waiting: Vec<_> = (0..2).map(|_| server.connect()).collect();
     waiting.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).unwrap());
     thread::sleep(Duration::from_millis(500));
     let before = Instant::now();
     let (status, head, _) = server.send("POST", "/predict", "", &body);
-    assert!(status == 429 && head.contains("retry-after: 1") && before.elapsed() < Duration::from_secs(1), "{head}");
+    assert!(
+        status == 429 && head.contains("retry-after: 1") && before.elapsed() < Duration::from_secs(1),
+        "{head}"
+    );
     assert_eq!(server.get("/health/ready").0, 200);
     assert_eq!(metric(&server, "unpadded_queue_texts"), 2.0);
     drop(waiting);
@@ -122,11 +149,16 @@ fn requests_without_a_body_or_an_answer_end_at_the_deadline() {
 #[test]
 fn a_token_is_asked_of_all_but_probes() {
     let server = Running::classifier(Settings { token: Some("secret".into()), ..Settings::default() });
-    for (path, status) in [("/health/live", 200), ("/ping", 200), ("/", 200), ("/info", 401), ("/metrics", 401)] {
+    for (path, status) in
+        [("/health/live", 200), ("/ping", 200), ("/", 200), ("/info", 401), ("/metrics", 401)]
+    {
         assert_eq!(server.get(path).0, status, "{path}");
     }
     let ask = |head: &str| server.send("POST", "/predict", head, "{\"text\": \"good\"}").0;
-    assert_eq!((ask(""), ask("authorization: Bearer secrets\r\n"), ask("authorization: secret\r\n")), (401, 401, 401));
+    assert_eq!(
+        (ask(""), ask("authorization: Bearer secrets\r\n"), ask("authorization: secret\r\n")),
+        (401, 401, 401)
+    );
     assert_eq!(ask("authorization: Bearer secret\r\n"), 200);
 }
 

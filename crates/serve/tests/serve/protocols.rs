@@ -11,16 +11,22 @@ fn clients_of_openai_find_what_they_expect() {
     let (_, list) = server.get("/v1/models");
     assert_eq!((&list["object"], &list["data"][1]["id"]), (&json!("list"), &json!("films")));
     assert_eq!((server.get("/v1/models/films").0, server.get("/v1/models/no").0), (200, 404));
-    let ask = json!({"model": "prose", "prompt": ["The", "A"], "max_tokens": 5, "seed": 1, "n": 2, "user": "me"});
+    let ask =
+        json!({"model": "prose", "prompt": ["The", "A"], "max_tokens": 5, "seed": 1, "n": 2, "user": "me"});
     let (status, found) = server.post("/v1/completions", &ask);
     assert_eq!((status, &found["object"]), (200, &json!("text_completion")), "{found}");
     assert_eq!(found["choices"].as_array().unwrap().len(), 4);
-    assert_eq!((&found["choices"][3]["index"], &found["usage"]["completion_tokens"]), (&json!(3), &json!(20)));
+    assert_eq!(
+        (&found["choices"][3]["index"], &found["usage"]["completion_tokens"]),
+        (&json!(3), &json!(20))
+    );
     assert_eq!(found["choices"][0]["finish_reason"], "length");
     let streamed = json!({"model": "prose", "prompt": "The", "max_tokens": 5, "seed": 1, "stream": true});
     let (_, _, body) = server.send("POST", "/v1/completions", "", &streamed.to_string());
     assert!(body.ends_with("data: [DONE]\n\n"), "{body}");
-    let text = |event: &str| serde_json::from_str::<Value>(event).ok()?["choices"][0]["text"].as_str().map(str::to_owned);
+    let text = |event: &str| {
+        serde_json::from_str::<Value>(event).ok()?["choices"][0]["text"].as_str().map(str::to_owned)
+    };
     let joined: String = body.split("\n\n").filter_map(|event| text(event.strip_prefix("data: ")?)).collect();
     assert_eq!(found["choices"][0]["text"], joined);
     assert_eq!(server.post("/v1/completions", &json!({"prompt": "a", "logprobs": 3})).0, 422);
@@ -28,8 +34,12 @@ fn clients_of_openai_find_what_they_expect() {
     let ask = json!({"model": "films", "input": ["What a film!", "Dull."]});
     let (status, floats) = server.post("/v1/embeddings", &ask);
     assert_eq!(status, 200, "{floats}");
-    let vector: Vec<f32> =
-        floats["data"][1]["embedding"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+    let vector: Vec<f32> = floats["data"][1]["embedding"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|x| x.as_f64().unwrap() as f32)
+        .collect();
     let model = Model::load(trained(Task::Classify)).unwrap();
     assert_eq!(vector, model.embed(&["Dull."]).unwrap()[0]);
     let mut coded = ask.clone();
@@ -51,7 +61,11 @@ fn the_open_inference_protocol_answers_texts() {
     assert_eq!((server.get("/v2/models/films/ready").0, server.get("/v2/health/ready").0), (200, 200));
     let tensor = json!({"name": "text", "shape": [2, 1], "datatype": "BYTES", "data": ["Dull.", ""]});
     let (status, found) = server.post("/v2/models/films/infer", &json!({"id": "7", "inputs": [tensor]}));
-    assert_eq!((status, &found["id"], &found["outputs"][1]["shape"]), (200, &json!("7"), &json!([2])), "{found}");
+    assert_eq!(
+        (status, &found["id"], &found["outputs"][1]["shape"]),
+        (200, &json!("7"), &json!([2])),
+        "{found}"
+    );
     let (_, plain) = server.post("/predict", &json!({"text": "Dull."}));
     assert_eq!(found["outputs"][1]["data"][0], plain["answers"][0]["label"]);
     assert_eq!(found["outputs"][2]["data"][0], plain["answers"][0]["probability"]);
@@ -72,8 +86,7 @@ fn rows_of_numbers_are_answered_as_lines_of_their_file() {
     let path = file("rows.ckpt");
     save(&config, &path);
     let server = Running::new(Settings::default(), &[("rows", path.clone())]);
-    let (status, found) =
-        server.post("/predict", &json!({"rows": [[2, 0, 1], {"3": 1, "1": 2}, [0, 0, 0]]}));
+    let (status, found) = server.post("/predict", &json!({"rows": [[2, 0, 1], {"3": 1, "1": 2}, [0, 0, 0]]}));
     assert_eq!(status, 200, "{found}");
     let direct = Model::load(&path).unwrap().predict(&["1:2 3:1", "1:0"]).unwrap();
     let probability = |answer: &unpadded_recipes::Answer| match answer {
@@ -107,14 +120,20 @@ fn http_is_answered_as_it_is_spoken() {
 fn the_description_names_every_path_and_the_page_needs_no_other_address() {
     let server = Running::classifier(Settings::default());
     let (_, description) = server.get("/openapi.json");
-    for path in ["/predict", "/generate", "/v1/embeddings", "/v2/models/{model}/infer", "/sessions/{session}"] {
+    for path in ["/predict", "/generate", "/v1/embeddings", "/v2/models/{model}/infer", "/sessions/{session}"]
+    {
         assert!(description["paths"][path].is_object(), "{path}");
     }
     let (status, head, page) = server.send("GET", "/", "", "");
     assert!(status == 200 && head.contains("content-security-policy"), "{head}");
-    assert!(!page.contains("http://") && !page.contains("https://") && !page.contains("src=\"/"), "an asset from elsewhere");
+    assert!(
+        !page.contains("http://") && !page.contains("https://") && !page.contains("src=\"/"),
+        "an asset from elsewhere"
+    );
     let (_, _, metrics) = server.send("GET", "/metrics", "", "");
-    for name in ["unpadded_requests_total{", "unpadded_request_duration_seconds_bucket{", "unpadded_resident_bytes "] {
+    for name in
+        ["unpadded_requests_total{", "unpadded_request_duration_seconds_bucket{", "unpadded_resident_bytes "]
+    {
         assert!(metrics.contains(name), "{name} is not in\n{metrics}");
     }
     let (_, info) = server.get("/info");

@@ -49,7 +49,8 @@ fn what_was_accepted_is_answered_before_the_end() {
     let settings = Settings { batch_wait: Duration::from_millis(700), ..Settings::default() };
     let mut server = Running::classifier(settings);
     let body = json!({"text": "good film"}).to_string();
-    let request = format!("POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request =
+        format!("POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let mut waiting: Vec<_> = (0..8).map(|_| server.connect()).collect();
     waiting.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).unwrap());
     thread::sleep(Duration::from_millis(100));
