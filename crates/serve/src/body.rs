@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use bytes::Bytes;
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -27,10 +27,34 @@ pub(crate) fn units(bytes: u64) -> usize {
 /// Counted memory; it is free again when the last clone is dropped.
 pub(crate) type Held = Arc<OwnedSemaphorePermit>;
 
-/// A body with the memory that is counted for its request.
+/// A body with the memory that is counted for its request, and with its slot among the requests in work.
 pub(crate) struct Request<T> {
     pub(crate) value: T,
     pub(crate) held: Held,
+    pub(crate) slot: Slot,
+}
+
+/// A slot among the requests in work; it is free again when it is dropped, also because the client has left.
+pub(crate) struct Slot {
+    _permit: OwnedSemaphorePermit,
+    state: Arc<State>,
+}
+
+impl Slot {
+    fn take(state: &Arc<State>) -> Result<Self, Failure> {
+        let permit = state.slots.clone().try_acquire_owned().map_err(|_| {
+            state.metrics.reject("requests");
+            Failure::overloaded(format!("expected at most {} requests at once", state.settings.requests))
+        })?;
+        state.metrics.in_work.inc();
+        Ok(Self { _permit: permit, state: state.clone() })
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.state.metrics.in_work.dec();
+    }
 }
 
 /// Reads a body as JSON; the error names the place in the JSON.
@@ -40,8 +64,10 @@ pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     body: Body,
 ) -> Result<Request<T>, Failure> {
     let (bytes, held) = read(state, headers, body).await?;
+    // A slow body takes no slot.
+    let slot = Slot::take(state)?;
     let value = off_thread(bytes.len(), move || parse(&bytes)).await??;
-    Ok(Request { value, held })
+    Ok(Request { value, held, slot })
 }
 
 /// Runs `work` on a thread of its own if a text of this size would keep other requests waiting.
@@ -56,7 +82,8 @@ pub(crate) async fn off_thread<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(|_| Failure::internal())
 }
 
-async fn read(state: &Arc<State>, headers: &HeaderMap, body: Body) -> Result<(Bytes, Held), Failure> {
+/// Reads a body, and counts its memory as it arrives, so that a slow client holds only what it has sent.
+async fn read(state: &Arc<State>, headers: &HeaderMap, mut body: Body) -> Result<(Vec<u8>, Held), Failure> {
     let most = state.settings.body;
     let too_long =
         |got: String| Failure::too_large(format!("body: expected at most {most} bytes, got {got}"));
@@ -65,20 +92,27 @@ async fn read(state: &Arc<State>, headers: &HeaderMap, body: Body) -> Result<(By
     if let Some(length) = length.filter(|&length| length > most) {
         return Err(too_long(length.to_string()));
     }
-    // A body of unknown length takes the memory of the longest.
-    let cost = (length.unwrap_or(most) as u64).saturating_mul(PER_BYTE) / UNIT + 2;
-    let cost = u32::try_from(cost).unwrap_or(u32::MAX);
-    let held = state.bytes.clone().try_acquire_many_owned(cost).map_err(|_| {
-        state.metrics.reject("memory");
-        Failure::overloaded("the bodies of the requests in work fill the memory for requests")
-    })?;
-    let read = tokio::time::timeout(state.settings.deadline, Limited::new(body, most).collect());
-    match read.await {
-        Err(_) => Err(Failure::no_body()),
-        Ok(Ok(all)) => Ok((all.to_bytes(), Arc::new(held))),
-        Ok(Err(e)) if e.is::<LengthLimitError>() => Err(too_long("more".into())),
-        Ok(Err(_)) => Err(Failure::invalid("the body ended before its announced length, or is malformed")),
-    }
+    let count = |bytes: usize| {
+        let units = u32::try_from((bytes as u64).saturating_mul(PER_BYTE) / UNIT + 1).unwrap_or(u32::MAX);
+        state.bytes.clone().try_acquire_many_owned(units).map_err(|_| {
+            state.metrics.reject("memory");
+            Failure::overloaded("the bodies of the requests in work fill the memory for requests")
+        })
+    };
+    let (mut held, mut all) = (count(0)?, Vec::new());
+    let read = async move {
+        while let Some(frame) = body.frame().await {
+            let broken = "the body ended before its announced length, or is malformed";
+            let Ok(part) = frame.map_err(|_| Failure::invalid(broken))?.into_data() else { continue };
+            if all.len() + part.len() > most {
+                return Err(too_long("more".into()));
+            }
+            held.merge(count(part.len())?);
+            all.extend_from_slice(&part);
+        }
+        Ok((all, Arc::new(held)))
+    };
+    tokio::time::timeout(state.settings.deadline, read).await.unwrap_or_else(|_| Err(Failure::no_body()))
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {

@@ -184,7 +184,7 @@ pub(crate) async fn generate(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value, held } = body::json::<GenerateRequest>(&state, &headers, body).await?;
+    let Request { value, held, slot: _slot } = body::json::<GenerateRequest>(&state, &headers, body).await?;
     let GenerateRequest {
         model,
         prompt,

@@ -58,7 +58,7 @@ const PATHS: [&str; 21] = [
 ];
 
 pub(super) fn router(state: Arc<State>) -> Router {
-    // Requests for a model take a slot; the others answer even if all slots are taken.
+    // Requests for a model wait for it to be loaded, and take a slot; the others answer even if all slots are taken.
     let of_models = Router::new()
         .route("/predict", post(predict::predict))
         .route("/invocations", post(predict::invocations))
@@ -114,7 +114,7 @@ async fn observe(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Res
     let micros = took.as_micros() as u64;
     let request = name.to_str().unwrap_or_default();
     match status {
-        500.. => tracing::error!(request, route, status, micros, "failed"),
+        500 | 504 => tracing::error!(request, route, status, micros, "failed"),
         400.. => tracing::info!(request, route, status, micros, "refused"),
         _ => tracing::debug!(request, route, status, micros, "answered"),
     }
@@ -136,28 +136,11 @@ async fn allow(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Respo
     }
 }
 
-/// Lets a request pass if a slot is free.
+/// Lets a request for a model pass if the models are loaded. A server that ends answers what it has accepted.
 async fn admit(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Response {
-    // A server that ends answers what was accepted before.
-    if !state.open.load(Ordering::Relaxed) {
-        return Failure::unavailable("the server loads its models").into_response();
-    }
-    let Ok(_slot) = state.slots.clone().try_acquire_owned() else {
-        state.metrics.reject("requests");
-        let most = state.settings.requests;
-        return Failure::overloaded(format!("expected at most {most} requests at once")).into_response();
-    };
-    state.metrics.in_work.inc();
-    let _less = Less(&state);
-    next.run(request).await
-}
-
-/// Counts a request out of work, also if its client leaves.
-struct Less<'a>(&'a State);
-
-impl Drop for Less<'_> {
-    fn drop(&mut self) {
-        self.0.metrics.in_work.dec();
+    match state.open.load(Ordering::Relaxed) {
+        true => next.run(request).await,
+        false => Failure::unavailable("the server loads its models").into_response(),
     }
 }
 

@@ -84,7 +84,8 @@ pub(crate) async fn infer(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value: InferRequest { id, inputs }, held } = body::json(&state, &headers, body).await?;
+    let Request { value: InferRequest { id, inputs }, held, slot: _slot } =
+        body::json(&state, &headers, body).await?;
     let model = state.models.find(Some(&name))?;
     let mut tensors = inputs.into_iter();
     let (Some(tensor), None) = (tensors.next(), tensors.next()) else {

@@ -88,7 +88,8 @@ pub(crate) async fn completions(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value, held } = body::json::<CompletionRequest>(&state, &headers, body).await?;
+    let Request { value, held, slot: _slot } =
+        body::json::<CompletionRequest>(&state, &headers, body).await?;
     value.check()?;
     let CompletionRequest { model, prompt, max_tokens, how, n, echo, stream, truncate, .. } = value;
     let model = state.models.find(model.as_deref())?;
@@ -187,7 +188,7 @@ pub(crate) async fn embeddings(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value, held } = body::json::<EmbeddingRequest>(&state, &headers, body).await?;
+    let Request { value, held, slot: _slot } = body::json::<EmbeddingRequest>(&state, &headers, body).await?;
     let EmbeddingRequest { model, input, encoding_format, dimensions, truncate } = value;
     let model = state.models.find(model.as_deref())?;
     if !model.model.embeds() {

@@ -92,7 +92,7 @@ pub(crate) async fn invocations(
 }
 
 async fn answer(state: &Arc<State>, request: Request<PredictRequest>) -> Result<Response, Failure> {
-    let Request { value, held } = request;
+    let Request { value, held, slot: _slot } = request;
     let PredictRequest { model, text, texts, rows, truncate, beam, n_best, length_penalty } = value;
     let model = state.models.find(model.as_deref())?;
     let decoding = decoding(&model, beam, n_best, length_penalty)?;

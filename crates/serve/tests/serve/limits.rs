@@ -133,6 +133,25 @@ fn more_requests_than_slots_get_429_at_once_and_those_of_clients_that_left_are_d
     assert_eq!((status, metric(&server, "unpadded_batch_sequences_sum")), (200, 1.0));
 }
 
+/// Slow clients hold no slot, and only the memory of what they have sent.
+#[test]
+fn bodies_that_do_not_arrive_take_no_slot() {
+    let settings = Settings { requests: 2, request_memory: 1_000_000, ..Settings::default() };
+    let server = Running::classifier(settings);
+    let half = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 1900000\r\n\r\n{";
+    let mut slow: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    slow.iter_mut().for_each(|stream| stream.write_all(half).unwrap());
+    thread::sleep(Duration::from_millis(200));
+    assert_eq!(server.post("/predict", &json!({"text": "good film"})).0, 200);
+    refused(
+        server.post("/predict", &json!({"text": "a".repeat(100_000)})),
+        429,
+        "overloaded",
+        "fill the memory",
+    );
+    drop(slow);
+}
+
 #[test]
 fn requests_without_a_body_or_an_answer_end_at_the_deadline() {
     let settings = Settings {
