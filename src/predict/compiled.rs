@@ -16,7 +16,7 @@ use crate::program::Program;
 use crate::tensor::Variable;
 
 /// Idle models with less memory than this, in bytes, always keep it.
-const LEAST: usize = 1 << 20;
+pub(super) const LEAST: usize = 1 << 20;
 
 /// What all runs of a list of outputs share.
 pub(super) struct OutputSet {

@@ -183,9 +183,10 @@ impl Predictor {
     /// Memory limit: sets the maximum memory of a batch in bytes, as [`Self::memory`] computes it (default: no limit). A batch
     /// that does not fit runs in windows if the model can run in windows ([`Self::most_rows`]). Otherwise, the call fails with
     /// an error of the kind [`ErrorKind::Memory`] before anything is computed. The memory that earlier batches left, also for
-    /// other outputs, counts: it is released before a batch that would not fit beside it. Sessions and generators apply the limit
-    /// only to the part that they run once, such as an encoder. All clones share the setting, but the limit applies to each
-    /// batch: two batches that run at the same time may take twice the limit.
+    /// other outputs, counts: it is released before a batch that would not fit beside it. Carried states, which each clone keeps
+    /// for [`Self::run_on`], and compiled programs do not count. Sessions and generators apply the limit only to the part that they run once, such as
+    /// an encoder. All clones share the setting, but the limit applies to each batch: two batches that run at the same time may
+    /// take twice the limit.
     #[must_use]
     pub fn memory_limit(self, bytes: u64) -> Self {
         self.limit.set_bytes(bytes);

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use super::batch_limit::BatchLimit;
 use super::checks::{listed, lock, unknown};
+use super::compiled::LEAST;
 use super::model::Model;
 use super::windows::unique;
 use crate::error::{Error, ErrorKind, Result};
@@ -159,7 +160,9 @@ impl Stepping {
             let values = ran.and_then(|()| {
                 self.computed.iter().map(|&id| Ok((id, executor.fetch(id)?))).collect::<Result<Vec<_>>>()
             });
-            lock(&self.before).push(executor);
+            if self.limit.bytes().is_none() || executor.bytes() <= LEAST {
+                lock(&self.before).push(executor);
+            }
             found = values?;
         }
         let value = |id: VarId| found.iter().find(|(known, _)| *known == id).map(|(_, value)| value.clone());

@@ -227,6 +227,8 @@ fn the_computed_memory_of_predictors_of_random_programs_is_the_peak_of_a_run() {
 #[test]
 fn a_predictor_never_keeps_more_than_its_limit() {
     own_process!();
+    /// Bytes of the programs that are compiled meanwhile, which the limit does not count.
+    const PLANS: usize = 256 << 10;
     const LISTS: [&[&str]; 5] = [&["class"], &["tags"], &["read"], &["class", "read"], &["rows"]];
     let mut random = Random(11);
     for number in 0..times(4) {
@@ -240,16 +242,23 @@ fn a_predictor_never_keeps_more_than_its_limit() {
         let read = (both * weights).sequence_pool(Pool::Sum).linear(5);
         let tags = net.layer(Crf::new()).of(both.linear(7));
         let outputs = [("class", class), ("tags", tags), ("read", read), ("rows", rows)];
-        let limit = (3 + random.below(100)) << 20;
         let most_rows = [16_384, 1_000_000][random.below(2)];
-        let first =
-            predictor(net, &outputs).threads(1 + number % 2).most_rows(most_rows).memory_limit(limit as u64);
-        let clone = first.clone();
-        let little = Variable::from_sequence(vec![1i64]).unwrap();
-        let memory = first.memory(&[("words", &little)], &["class", "tags", "read", "rows"]).unwrap();
-        let (mut ran, mut refused) = (0, 0);
+        let first = predictor(net, &outputs).threads(1 + number % 2).most_rows(most_rows);
         let sizes: Vec<usize> = (0..16).map(|_| any_size(&mut random)).collect();
         let batches: Vec<Variable> = sizes.iter().map(|&words| sentences(words, &mut random)).collect();
+        let memories = batches.iter().map(|words| {
+            first.memory(&[("words", words)], LISTS[random.below(LISTS.len())]).unwrap().total()
+        });
+        let mut memories: Vec<usize> = memories.collect();
+        memories.sort_unstable();
+        // Some batches just fit, or there is room for the rows of words.
+        let limit =
+            if number % 2 == 0 { memories[10 + random.below(6)] } else { (40 + random.below(60)) << 20 };
+        let first = first.memory_limit(limit as u64);
+        let clone = first.clone();
+        let little = Variable::from_sequence(vec![1i64]).unwrap();
+        let parameters = first.memory(&[("words", &little)], &["class", "tags", "read"]).unwrap().parameters;
+        let (mut ran, mut refused) = (0, 0);
         let (peak, ()) = peak_memory::of(|| {
             for words in &batches {
                 let predictor = [&first, &clone][random.below(2)];
@@ -263,8 +272,11 @@ fn a_predictor_never_keeps_more_than_its_limit() {
                 }
             }
         });
-        let share = (peak + memory.parameters) as f64 / limit as f64;
+        let share = (peak + parameters) as f64 / limit as f64;
         println!("{share:.3} of {limit} bytes, {ran} batches ran, {refused} were refused");
-        assert!(share <= 1.0 && ran >= 10, "{share} of {limit} bytes, {ran} ran, {refused} were refused");
+        assert!(
+            peak + parameters <= limit + PLANS && ran >= 8,
+            "{share} of {limit} bytes, {ran} ran, {refused} were refused"
+        );
     }
 }
