@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use unpadded::memory::shown;
 use unpadded_recipes::{ByteSize, Model};
-use unpadded_serve::{Server, Settings, Source};
+use unpadded_serve::{ModelSource, Server, Settings};
 
 use super::model_choice::ThreadCount;
 use super::outcome::{Ending, Outcome, bad, message};
@@ -120,7 +120,7 @@ impl Runs {
     }
 }
 
-impl Source for Runs {
+impl ModelSource for Runs {
     fn load(&self) -> Result<Model, String> {
         self.model().map_err(|e| message(&*e))
     }

@@ -296,8 +296,8 @@ impl Model {
         self.trained.length(text)
     }
 
-    /// Cuts a text to at most `most` tokens: the first tokens, or the last if `last` is true.
-    pub fn cut<'a>(&self, text: &'a str, most: usize, last: bool) -> &'a str {
+    /// Truncates a text to at most `most` tokens: the first tokens, or the last if `last` is true.
+    pub fn truncate<'a>(&self, text: &'a str, most: usize, last: bool) -> &'a str {
         let part = |at: usize| {
             let at = (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
             if last { &text[at..] } else { &text[..at] }

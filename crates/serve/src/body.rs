@@ -9,28 +9,19 @@ use bytes::Bytes;
 use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 
-use super::State;
 use super::failure::Failure;
-
-/// The unit in which the memory of requests is counted, in bytes.
-pub(crate) const UNIT: u64 = 1024;
+use super::memory::MemoryPermit;
+use super::state::{State, UNIT};
 
 /// The memory of a request for each byte of its body: the body, the text in it, the answer with a tag for each word, and its JSON.
 pub(crate) const PER_BYTE: u64 = 24;
 
-pub(crate) fn units(bytes: u64) -> usize {
-    usize::try_from(bytes / UNIT).unwrap_or(usize::MAX).clamp(1, Semaphore::MAX_PERMITS)
-}
-
-/// Counted memory; it is free again when the last clone is dropped.
-pub(crate) type Held = Arc<OwnedSemaphorePermit>;
-
 /// A body with the memory that is counted for its request, and with its slot among the requests in work.
 pub(crate) struct Request<T> {
     pub(crate) value: T,
-    pub(crate) held: Held,
+    pub(crate) held: MemoryPermit,
     pub(crate) slot: Slot,
 }
 
@@ -83,7 +74,11 @@ pub(crate) async fn off_thread<T: Send + 'static>(
 }
 
 /// Reads a body, and counts its memory as it arrives, so that a slow client holds only what it has sent.
-async fn read(state: &Arc<State>, headers: &HeaderMap, mut body: Body) -> Result<(Vec<u8>, Held), Failure> {
+async fn read(
+    state: &Arc<State>,
+    headers: &HeaderMap,
+    mut body: Body,
+) -> Result<(Vec<u8>, MemoryPermit), Failure> {
     let most = state.settings.body;
     let too_long =
         |got: String| Failure::too_large(format!("body: expected at most {most} bytes, got {got}"));
@@ -127,8 +122,8 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
 }
 
 /// Returns an answer as JSON. The memory of the request is counted until the answer is sent.
-pub(crate) fn answer(value: &impl Serialize, held: Held) -> Result<Response, Failure> {
-    struct Sent(Vec<u8>, #[allow(dead_code, reason = "dropped with the bytes")] Held);
+pub(crate) fn answer(value: &impl Serialize, held: MemoryPermit) -> Result<Response, Failure> {
+    struct Sent(Vec<u8>, #[allow(dead_code, reason = "dropped with the bytes")] MemoryPermit);
     impl AsRef<[u8]> for Sent {
         fn as_ref(&self) -> &[u8] {
             &self.0

@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_io_timeout::TimeoutStream;
 
-use super::State;
+use super::state::State;
 
 /// The time within which the head of a request must arrive, also the first after the connection or the last answer.
 const HEAD: Duration = Duration::from_secs(20);

@@ -8,10 +8,10 @@ use unpadded_recipes::Model;
 use unpadded_text::QuestionKind;
 use utoipa::ToSchema;
 
-use super::State;
 use super::body::off_thread;
 use super::failure::Failure;
-use super::models::Loaded;
+use super::models::ModelVersion;
+use super::state::State;
 
 /// The end of a text that is cut if the text is longer than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, ToSchema)]
@@ -151,14 +151,14 @@ pub(crate) struct Input {
     /// The number of tokens of all texts, after the cut.
     pub(crate) tokens: usize,
     /// The number of tokens that were cut from each text.
-    pub(crate) cut: Vec<usize>,
+    pub(crate) truncated: Vec<usize>,
 }
 
 impl Input {
     /// Checks the texts of a request against the limits, and cuts those that are too long if the request asks for it.
     pub(crate) async fn of(
         state: &State,
-        model: &Arc<Loaded>,
+        model: &Arc<ModelVersion>,
         texts: Vec<String>,
         truncate: Option<Truncate>,
     ) -> Result<Self, Failure> {
@@ -170,7 +170,7 @@ impl Input {
         let bytes = texts.iter().map(String::len).sum();
         let (model, most) = (model.clone(), settings.text_tokens);
         let input = off_thread(bytes, move || fit(&model.model, texts, most, truncate)).await??;
-        state.metrics.truncated.inc_by(input.cut.iter().filter(|&&cut| cut > 0).count() as u64);
+        state.metrics.truncated.inc_by(input.truncated.iter().filter(|&&count| count > 0).count() as u64);
         Ok(input)
     }
 }
@@ -181,9 +181,9 @@ fn fit(
     most: usize,
     truncate: Option<Truncate>,
 ) -> Result<Input, Failure> {
-    let (mut tokens, mut cut) = (0_usize, vec![0; texts.len()]);
+    let (mut tokens, mut truncated) = (0_usize, vec![0; texts.len()]);
     let pairs = model.trained_by().data.pair.is_some() || model.trained_by().data.text.len() > 1;
-    for (at, (text, cut)) in texts.iter_mut().zip(&mut cut).enumerate() {
+    for (at, (text, truncated)) in texts.iter_mut().zip(&mut truncated).enumerate() {
         let mut length = model.length(text);
         if length > most {
             let refused = |why: &str| {
@@ -197,13 +197,13 @@ fn fit(
             if pairs || model.asking() == Some(QuestionKind::Row) {
                 return Err(refused("; only single texts are cut"));
             }
-            *text = model.cut(text, most, side == Truncate::Left).to_owned();
+            *text = model.truncate(text, most, side == Truncate::Left).to_owned();
             let kept = model.length(text);
-            (*cut, length) = (length - kept, kept);
+            (*truncated, length) = (length - kept, kept);
         }
         tokens = tokens.saturating_add(length);
     }
-    Ok(Input { texts: texts.into(), tokens, cut })
+    Ok(Input { texts: texts.into(), tokens, truncated })
 }
 
 /// Returns the texts or the rows of a request as lines that the model reads; exactly one of the fields must be given.

@@ -4,10 +4,10 @@
 //! [`Server::router`] returns the routes as a service of `tower`, to nest into a server of your own; [`Server::run`] serves them.
 //!
 //! ```no_run
-//! use unpadded_serve::{Checkpoint, Server, Settings};
+//! use unpadded_serve::{CheckpointSource, Server, Settings};
 //! # async fn f() -> Result<(), Box<dyn std::error::Error>> {
 //! let server = Server::new(Settings::default());
-//! server.add("sentiment", Checkpoint::new("runs/classify-1/best.ckpt"))?;
+//! server.add("sentiment", CheckpointSource::new("runs/classify-1/best.ckpt"))?;
 //! println!("at most {}", server.open()?.total());
 //! let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
 //! server.run(listener, std::future::pending()).await?;
@@ -16,6 +16,7 @@
 //! ```
 
 mod body;
+mod bound;
 mod connections;
 mod failure;
 mod input;
@@ -27,76 +28,39 @@ mod queue;
 mod routes;
 mod sessions;
 mod settings;
+mod state;
 mod streams;
 
 /// How to run the server, to call it from other languages, and to watch it.
 #[cfg_attr(all(doc, not(doctest)), doc = include_str!("serving.md"))]
 pub mod serving {}
 
-pub use memory::Bound;
-pub use models::{Checkpoint, Source};
+pub use bound::MemoryBound;
+pub use models::{CheckpointSource, ModelSource};
 pub use settings::Settings;
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use tokio::sync::Semaphore;
-
-use failure::Failure;
-use metrics::Metrics;
-use models::Models;
-use queue::Queue;
-use sessions::Sessions;
+use state::State;
 
 /// A server of one or more models. Clones are handles of one server.
 #[derive(Clone)]
 pub struct Server(Arc<State>);
 
-/// What all requests share.
-struct State {
-    settings: Settings,
-    models: Models,
-    queue: Arc<Queue>,
-    sessions: Sessions,
-    metrics: Metrics,
-    /// The requests that may be in work at once.
-    slots: Arc<Semaphore>,
-    /// The bytes that bodies, parsed texts and answers may take at once, in units of [`body::UNIT`].
-    bytes: Arc<Semaphore>,
-    /// The texts that may be written at once.
-    streams: Arc<Semaphore>,
-    /// Whether requests are let in.
-    open: AtomicBool,
-    /// Whether the server ends: it answers what it has accepted, and closes each connection after its answer.
-    ends: AtomicBool,
-}
-
 impl Server {
     /// Makes a server without models, and starts the thread that runs batches.
     pub fn new(settings: Settings) -> Self {
-        let metrics = Metrics::default();
-        let units = body::units(settings.request_memory);
-        Self(Arc::new(State {
-            models: Models::default(),
-            queue: Queue::start(settings.clone(), metrics.clone()),
-            sessions: Sessions::new(settings.sessions, settings.session_time),
-            slots: Arc::new(Semaphore::new(settings.requests)),
-            bytes: Arc::new(Semaphore::new(units)),
-            streams: Arc::new(Semaphore::new(settings.streams)),
-            open: AtomicBool::new(false),
-            ends: AtomicBool::new(false),
-            metrics,
-            settings,
-        }))
+        Self(Arc::new(State::new(settings)))
     }
 
     /// Loads a model and adds it under a name, after an answer of its own. The first model answers requests without a name.
     ///
     /// # Errors
     /// If the name is empty, is taken or has a `/`, or if the model cannot be loaded or cannot answer.
-    pub fn add(&self, name: &str, source: impl Source + 'static) -> Result<(), String> {
+    pub fn add(&self, name: &str, source: impl ModelSource + 'static) -> Result<(), String> {
         let State { models, settings, metrics, .. } = &*self.0;
         models.add(name, Arc::new(source), settings, metrics)
     }
@@ -110,11 +74,11 @@ impl Server {
     ///
     /// # Errors
     /// If there is no model, or if [`Settings::memory`] leaves no room for a batch.
-    pub fn open(&self) -> Result<Bound, String> {
+    pub fn open(&self) -> Result<MemoryBound, String> {
         if self.0.models.all().is_empty() {
             return Err("models: expected at least one, got none".to_owned());
         }
-        let bound = Bound::of(&self.0)?;
+        let bound = MemoryBound::of(&self.0)?;
         self.0.open.store(true, Ordering::Relaxed);
         Ok(bound)
     }
@@ -140,33 +104,5 @@ impl Server {
         end: impl Future<Output = ()>,
     ) -> io::Result<()> {
         connections::run(self.0.clone(), self.router(), listener, end).await
-    }
-}
-
-impl State {
-    /// Reloads models: all, or only those whose files have changed.
-    fn reload(&self, changed: bool) -> Vec<String> {
-        let found = self.models.reload(changed, &self.settings, &self.metrics);
-        self.sessions.sweep(&self.models);
-        found
-    }
-
-    fn ends(&self) -> bool {
-        self.ends.load(Ordering::Relaxed)
-    }
-
-    /// Checks that the server takes requests.
-    fn ready(&self) -> Result<(), Failure> {
-        match self.open.load(Ordering::Relaxed) {
-            false => Err(Failure::unavailable("the server loads its models")),
-            true if self.ends() => Err(Failure::unavailable("the server ends")),
-            true => Ok(()),
-        }
-    }
-}
-
-impl Drop for State {
-    fn drop(&mut self) {
-        self.queue.close();
     }
 }

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct Answered {
+pub(crate) struct AnswerLabels {
     pub(crate) task: &'static str,
     pub(crate) route: &'static str,
     pub(crate) status: u16,
@@ -50,7 +50,7 @@ type Durations = Family<Route, Histogram, fn() -> Histogram>;
 #[derive(Clone)]
 pub(crate) struct Metrics {
     registry: Arc<Registry>,
-    requests: Family<Answered, Counter>,
+    requests: Family<AnswerLabels, Counter>,
     durations: Durations,
     rejected: Family<Reason, Counter>,
     reloads: Family<Reload, Counter>,
@@ -115,7 +115,7 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub(crate) fn answered(&self, labels: &Answered, took: Duration) {
+    pub(crate) fn answered(&self, labels: &AnswerLabels, took: Duration) {
         self.requests.get_or_create(labels).inc();
         self.durations.get_or_create(&Route { route: labels.route }).observe(took.as_secs_f64());
     }

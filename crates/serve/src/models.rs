@@ -15,7 +15,7 @@ use super::metrics::Metrics;
 use super::settings::Settings;
 
 /// A place from which a model is loaded, once at the start and again at each reload.
-pub trait Source: Send + Sync {
+pub trait ModelSource: Send + Sync {
     /// Loads the model; the error is for the log.
     ///
     /// # Errors
@@ -28,18 +28,18 @@ pub trait Source: Send + Sync {
 
 /// A checkpoint file as a source.
 #[derive(Debug, Clone)]
-pub struct Checkpoint {
+pub struct CheckpointSource {
     path: PathBuf,
 }
 
-impl Checkpoint {
+impl CheckpointSource {
     /// Makes a source of the checkpoint at `path`.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 }
 
-impl Source for Checkpoint {
+impl ModelSource for CheckpointSource {
     fn load(&self) -> Result<Model, String> {
         Model::load(&self.path).map_err(|e| format!("{e:#}"))
     }
@@ -50,14 +50,14 @@ impl Source for Checkpoint {
 }
 
 /// A loaded model. A reload replaces it as a whole; requests in work end with the old one.
-pub(crate) struct Loaded {
+pub(crate) struct ModelVersion {
     pub(crate) name: String,
     pub(crate) model: Model,
     /// The seconds since 1970 at which the model was loaded.
     pub(crate) since: u64,
 }
 
-impl Loaded {
+impl ModelVersion {
     pub(crate) fn task(&self) -> &'static str {
         self.model.task().name()
     }
@@ -71,8 +71,8 @@ type Stamp = Vec<Option<(SystemTime, u64)>>;
 
 struct Entry {
     name: String,
-    source: Arc<dyn Source>,
-    loaded: Arc<Loaded>,
+    source: Arc<dyn ModelSource>,
+    loaded: Arc<ModelVersion>,
     /// The times and sizes of the files at the last load, whether it succeeded or not.
     stamp: Stamp,
     /// The memory that the last load took at its peak.
@@ -85,7 +85,7 @@ pub(crate) struct Models {
     entries: Mutex<Vec<Entry>>,
     /// The memory of a batch in bytes; 0 before the bound is known.
     batch: AtomicU64,
-    /// Held during a reload, so that two reloads do not load the same model twice.
+    /// MemoryPermit during a reload, so that two reloads do not load the same model twice.
     reloading: Mutex<()>,
 }
 
@@ -97,7 +97,7 @@ impl Models {
     pub(crate) fn add(
         &self,
         name: &str,
-        source: Arc<dyn Source>,
+        source: Arc<dyn ModelSource>,
         settings: &Settings,
         metrics: &Metrics,
     ) -> Result<(), String> {
@@ -120,9 +120,9 @@ impl Models {
     fn load(
         &self,
         name: &str,
-        source: &dyn Source,
+        source: &dyn ModelSource,
         settings: &Settings,
-    ) -> Result<(Arc<Loaded>, u64), String> {
+    ) -> Result<(Arc<ModelVersion>, u64), String> {
         let before = memory::reset_peak();
         let work = || -> Result<Model, String> {
             let model = source.load()?;
@@ -132,12 +132,12 @@ impl Models {
         };
         let model = catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the load panicked".to_owned())??;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let loaded = Arc::new(Loaded { name: name.to_owned(), model, since });
+        let loaded = Arc::new(ModelVersion { name: name.to_owned(), model, since });
         Ok((loaded, memory::peak().saturating_sub(before)))
     }
 
     /// Returns a model by its name, or the first model.
-    pub(crate) fn find(&self, name: Option<&str>) -> Result<Arc<Loaded>, Failure> {
+    pub(crate) fn find(&self, name: Option<&str>) -> Result<Arc<ModelVersion>, Failure> {
         let entries = self.lock();
         let entry = match name {
             None => entries.first(),
@@ -152,11 +152,11 @@ impl Models {
         })
     }
 
-    pub(crate) fn all(&self) -> Vec<Arc<Loaded>> {
+    pub(crate) fn all(&self) -> Vec<Arc<ModelVersion>> {
         self.lock().iter().map(|entry| entry.loaded.clone()).collect()
     }
 
-    pub(crate) fn contains(&self, model: &Arc<Loaded>) -> bool {
+    pub(crate) fn contains(&self, model: &Arc<ModelVersion>) -> bool {
         self.lock().iter().any(|entry| Arc::ptr_eq(&entry.loaded, model))
     }
 
@@ -178,7 +178,7 @@ impl Models {
         self.all().iter().for_each(|loaded| loaded.model.set_memory_limit(bytes));
     }
 
-    /// Loads models again: all, or those whose files have changed. Returns a message per model.
+    /// Loads models again: all, or the models whose files have changed. Returns a message per model.
     pub(crate) fn reload(&self, changed: bool, settings: &Settings, metrics: &Metrics) -> Vec<String> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
         let names: Vec<String> = self.lock().iter().map(|entry| entry.name.clone()).collect();
@@ -215,7 +215,7 @@ impl Models {
     }
 }
 
-fn stamp(source: &dyn Source) -> Stamp {
+fn stamp(source: &dyn ModelSource) -> Stamp {
     let of_file = |path: PathBuf| {
         let about = std::fs::metadata(path).ok()?;
         Some((about.modified().ok()?, about.len()))

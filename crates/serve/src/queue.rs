@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use unpadded::predict::Beam;
 use unpadded_recipes::{Answer, DecodingConfig};
 
-use super::body::Held;
 use super::failure::Failure;
+use super::memory::MemoryPermit;
 use super::metrics::Metrics;
-use super::models::Loaded;
+use super::models::ModelVersion;
 use super::settings::Settings;
 
 /// What a model does with texts.
@@ -25,21 +25,21 @@ pub(crate) enum Work {
 }
 
 /// What a model found for the texts of a request.
-pub(crate) enum Found {
+pub(crate) enum Output {
     Answers(Vec<Answer>),
     Vectors(Vec<Vec<f32>>),
 }
 
 /// The texts of a request, which are answered together.
 pub(crate) struct Job {
-    pub(crate) model: Arc<Loaded>,
+    pub(crate) model: Arc<ModelVersion>,
     pub(crate) work: Work,
     pub(crate) texts: Arc<[String]>,
     pub(crate) tokens: usize,
     /// The counted memory of the request, which the queue holds even if the client has left.
-    pub(crate) _held: Held,
+    pub(crate) _held: MemoryPermit,
     pub(crate) queued: Instant,
-    pub(crate) reply: oneshot::Sender<Result<Found, Failure>>,
+    pub(crate) reply: oneshot::Sender<Result<Output, Failure>>,
 }
 
 #[derive(Default)]
@@ -143,18 +143,18 @@ impl Queue {
         let found = self.found(&jobs);
         match found {
             // A client may have left before its answer.
-            Ok(Found::Answers(all)) => {
+            Ok(Output::Answers(all)) => {
                 let mut all = all.into_iter();
                 for job in jobs {
                     let own = all.by_ref().take(job.texts.len()).collect();
-                    let _ = job.reply.send(Ok(Found::Answers(own)));
+                    let _ = job.reply.send(Ok(Output::Answers(own)));
                 }
             }
-            Ok(Found::Vectors(all)) => {
+            Ok(Output::Vectors(all)) => {
                 let mut all = all.into_iter();
                 for job in jobs {
                     let own = all.by_ref().take(job.texts.len()).collect();
-                    let _ = job.reply.send(Ok(Found::Vectors(own)));
+                    let _ = job.reply.send(Ok(Output::Vectors(own)));
                 }
             }
             Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.answer(vec![job])),
@@ -162,16 +162,16 @@ impl Queue {
         }
     }
 
-    fn found(&self, jobs: &[Job]) -> Result<Found, Failure> {
-        let Some(first) = jobs.first() else { return Ok(Found::Answers(Vec::new())) };
+    fn found(&self, jobs: &[Job]) -> Result<Output, Failure> {
+        let Some(first) = jobs.first() else { return Ok(Output::Answers(Vec::new())) };
         let texts: Vec<&str> = jobs.iter().flat_map(|job| job.texts.iter().map(String::as_str)).collect();
         let model = &first.model.model;
         let run = || match &first.work {
-            Work::Predict(decoding) => model.predict_by(&texts, decoding).map(Found::Answers),
-            Work::Embed => model.embed(&texts).map(Found::Vectors),
+            Work::Predict(decoding) => model.predict_by(&texts, decoding).map(Output::Answers),
+            Work::Embed => model.embed(&texts).map(Output::Vectors),
             Work::Search(beam, tokens) => {
                 let search = |text: &&str| Ok(Answer::Ranked(model.search(text, *tokens, beam)?));
-                texts.iter().map(search).collect::<unpadded::Result<_>>().map(Found::Answers)
+                texts.iter().map(search).collect::<unpadded::Result<_>>().map(Output::Answers)
             }
         };
         let found = catch_unwind(AssertUnwindSafe(run)).map_err(|_| Failure::internal())?;

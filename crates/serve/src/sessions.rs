@@ -7,25 +7,25 @@ use std::time::{Duration, Instant};
 use unpadded::predict::Session;
 
 use super::failure::Failure;
-use super::models::{Loaded, Models};
+use super::models::{ModelVersion, Models};
 
 /// The state of a model after the texts that a session has read and written.
 pub(crate) struct Text {
-    pub(crate) model: Arc<Loaded>,
+    pub(crate) model: Arc<ModelVersion>,
     pub(crate) session: Session,
     pub(crate) tokens: usize,
 }
 
 impl Text {
     /// Begins a text of a language model.
-    pub(crate) fn begin(model: &Arc<Loaded>) -> Result<Self, Failure> {
+    pub(crate) fn begin(model: &Arc<ModelVersion>) -> Result<Self, Failure> {
         let session = model.model.begin().map_err(|error| Failure::invalid(format!("{error:#}")))?;
         Ok(Self { model: model.clone(), session, tokens: 0 })
     }
 }
 
 struct Entry {
-    model: Arc<Loaded>,
+    model: Arc<ModelVersion>,
     /// `None` while a request uses the session.
     text: Option<Text>,
     used: Instant,
@@ -62,7 +62,7 @@ impl Sessions {
         Ok(name)
     }
 
-    pub(crate) fn model(&self, name: &str) -> Result<Arc<Loaded>, Failure> {
+    pub(crate) fn model(&self, name: &str) -> Result<Arc<ModelVersion>, Failure> {
         self.lock().get(name).map(|entry| entry.model.clone()).ok_or_else(Self::unknown)
     }
 
@@ -88,7 +88,7 @@ impl Sessions {
         Failure::not_found("session: expected one that lives, got one that ended, was deleted or never began")
     }
 
-    /// Ends the sessions whose time is over, and those of models that a reload has replaced.
+    /// Ends the sessions whose time is over, and the sessions of models that a reload has replaced.
     pub(crate) fn sweep(&self, models: &Models) {
         self.lock().retain(|_, entry| match &entry.text {
             Some(_) => entry.used.elapsed() < self.time && models.contains(&entry.model),

@@ -8,10 +8,10 @@ use std::time::Instant;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use unpadded::predict::Sampler;
 
-use super::State;
-use super::body::Held;
 use super::failure::Failure;
+use super::memory::MemoryPermit;
 use super::sessions::Text;
+use super::state::State;
 
 /// A text to write: after `prompt`, and after all that the session of `text` has read and written.
 pub(crate) struct Writing {
@@ -36,7 +36,7 @@ pub(crate) enum Piece {
 pub(crate) fn start(
     state: &Arc<State>,
     writing: Writing,
-    held: Held,
+    held: MemoryPermit,
 ) -> Result<UnboundedReceiver<Piece>, Failure> {
     let permit = state.streams.clone().try_acquire_owned();
     let Ok(permit) = permit else {
@@ -50,7 +50,7 @@ pub(crate) fn start(
     tokio::task::spawn_blocking(move || {
         let _until_the_end = (permit, held);
         let Writing { mut text, session, prompt, mut sampler, tokens, stop } = writing;
-        let mut sent = Sent::new(&state, &to, &stop);
+        let mut sent = PieceSender::new(&state, &to, &stop);
         let mut run = || -> unpadded::Result<Piece> {
             let read = text.model.model.read(&mut text.session, &prompt)?;
             let model = &text.model.model;
@@ -78,7 +78,7 @@ fn give_back(state: &State, session: Option<String>, text: Text) {
 }
 
 /// The pieces that are sent, without the end that may become a stop.
-struct Sent<'a> {
+struct PieceSender<'a> {
     state: &'a State,
     to: &'a UnboundedSender<Piece>,
     stop: &'a [String],
@@ -89,7 +89,7 @@ struct Sent<'a> {
     stopped: bool,
 }
 
-impl<'a> Sent<'a> {
+impl<'a> PieceSender<'a> {
     fn new(state: &'a State, to: &'a UnboundedSender<Piece>, stop: &'a [String]) -> Self {
         Self { state, to, stop, kept: String::new(), before: Instant::now(), is_first: true, stopped: false }
     }

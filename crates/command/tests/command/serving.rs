@@ -57,8 +57,8 @@ fn a_model_is_served_reloaded_and_ended() {
         let body = format!("{{\"model\": \"{model}\", \"texts\": [\"it was fine\"]}}");
         asked(&address, "/predict", "authorization: Bearer secret\r\n", &body)
     };
-    let said = dir.stdout(&["predict", "run", "--json"], "it was fine\n");
-    let answer: Value = serde_json::from_str(&said).unwrap();
+    let printed = dir.stdout(&["predict", "run", "--json"], "it was fine\n");
+    let answer: Value = serde_json::from_str(&printed).unwrap();
     says(&ask("films"), &["HTTP/1.1 200", &format!("\"probability\":{}", answer["probability"])]);
     says(&ask("both"), &["HTTP/1.1 200", "\"label\":\"good\""]);
     says(&ask("other"), &["HTTP/1.1 404", "expected one of `films`, `both`, got `other`"]);

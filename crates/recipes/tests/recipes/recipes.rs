@@ -162,7 +162,7 @@ fn a_language_model_writes_out_of_its_file() -> std::result::Result<(), Box<dyn 
     }
     assert_eq!((&text, &model.search("abc", 12, &unpadded::predict::Beam::new(1))?[0].0), (&whole, &whole));
     assert_eq!(
-        (model.length("abc\n"), model.cut("abcde", 3, true), model.cut("abcde", 3, false)),
+        (model.length("abc\n"), model.truncate("abcde", 3, true), model.truncate("abcde", 3, false)),
         (4, "cde", "abc")
     );
     let error = Weigher::new(Checkpoint::load(&path)?, 1).err().map(|e| e.to_string()).unwrap_or_default();

@@ -12,16 +12,17 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use unpadded::predict::{Beam, Sampling};
 use utoipa::ToSchema;
 
-use super::super::State;
-use super::super::body::{self, Held, Request};
+use super::super::body::{self, Request};
 use super::super::failure::Failure;
 use super::super::input::{Input, Truncate};
-use super::super::models::Loaded;
+use super::super::memory::MemoryPermit;
+use super::super::models::ModelVersion;
 use super::super::queue::Work;
 use super::super::sessions::Text;
+use super::super::state::State;
 use super::super::streams::{self, Piece, Writing};
+use super::ask::{ask, is_json, of_task};
 use super::predict::{answers, decoding};
-use super::{ask, is_json, of_task};
 
 /// A text to continue by a language model, or to translate.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -69,7 +70,7 @@ pub(crate) struct Draws {
 
 /// What a request asks to write, after the checks of its limits.
 pub(super) struct Order {
-    pub(super) model: Arc<Loaded>,
+    pub(super) model: Arc<ModelVersion>,
     pub(super) prompt: String,
     pub(super) session: Option<String>,
     pub(super) tokens: usize,
@@ -83,7 +84,7 @@ impl Order {
         state: &Arc<State>,
         how: &Draws,
         default: f64,
-        held: Held,
+        held: MemoryPermit,
     ) -> Result<(UnboundedReceiver<Piece>, usize), Failure> {
         let Self { model, prompt, session, tokens, truncate } = self;
         let most = state.settings.new_tokens;
@@ -115,12 +116,12 @@ impl Order {
             None => Text::begin(&model)?,
         };
         let writing = Writing { text, session, prompt, sampler, tokens, stop };
-        Ok((streams::start(state, writing, held)?, input.cut.first().copied().unwrap_or(0)))
+        Ok((streams::start(state, writing, held)?, input.truncated.first().copied().unwrap_or(0)))
     }
 }
 
 /// A text that was written to its end.
-pub(super) struct Written {
+pub(super) struct Completion {
     pub(super) text: String,
     pub(super) read: usize,
     pub(super) written: usize,
@@ -128,14 +129,17 @@ pub(super) struct Written {
 }
 
 /// Waits for the end of a text.
-pub(super) async fn whole(state: &State, mut pieces: UnboundedReceiver<Piece>) -> Result<Written, Failure> {
+pub(super) async fn whole(
+    state: &State,
+    mut pieces: UnboundedReceiver<Piece>,
+) -> Result<Completion, Failure> {
     let all = async {
         let mut text = String::new();
         while let Some(piece) = pieces.recv().await {
             match piece {
                 Piece::Text(piece) => text.push_str(&piece),
                 Piece::Done { read, written, stopped } => {
-                    return Ok(Written { text, read, written, stopped });
+                    return Ok(Completion { text, read, written, stopped });
                 }
                 Piece::Failed(failure) => return Err(failure),
             }
@@ -214,11 +218,11 @@ pub(crate) async fn generate(
         return Ok(of_task(&model, body::answer(&found, held)?));
     }
     let order = Order { model: model.clone(), prompt, session, tokens, truncate };
-    let (pieces, cut) = order.start(&state, &how, 0.8, held.clone()).await?;
+    let (pieces, truncated) = order.start(&state, &how, 0.8, held.clone()).await?;
     let done = move |read: usize, written: usize, stopped: bool| {
         let mut done = json!({"done": true, "tokens": written, "prompt_tokens": read, "stopped": stopped});
-        if cut > 0 {
-            done["truncated"] = cut.into();
+        if truncated > 0 {
+            done["truncated"] = truncated.into();
         }
         done
     };
@@ -230,7 +234,7 @@ pub(crate) async fn generate(
         };
         return Ok(of_task(&model, events(pieces, event)));
     }
-    let Written { text, read, written, stopped } = whole(&state, pieces).await?;
+    let Completion { text, read, written, stopped } = whole(&state, pieces).await?;
     let mut found = done(read, written, stopped);
     found["text"] = text.into();
     Ok(of_task(&model, body::answer(&found, held)?))
@@ -239,11 +243,11 @@ pub(crate) async fn generate(
 /// Searches the most probable texts: continuations of a language model, or translations.
 async fn search(
     state: &Arc<State>,
-    model: &Arc<Loaded>,
+    model: &Arc<ModelVersion>,
     prompt: String,
     (tokens, truncate): (usize, Option<Truncate>),
     (beam, n_best, length_penalty): (Option<usize>, Option<usize>, Option<f64>),
-    held: &Held,
+    held: &MemoryPermit,
 ) -> Result<serde_json::Value, Failure> {
     let input = Input::of(state, model, vec![prompt], truncate).await?;
     let how = if model.writes() {

@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 
-use super::super::State;
 use super::super::body;
 use super::super::failure::Failure;
 use super::super::memory::resident;
+use super::super::state::State;
 use super::{generate, open_inference, openai, predict, sessions};
 
 #[derive(OpenApi)]
@@ -47,7 +47,7 @@ struct Description;
 #[utoipa::path(get, path = "/info", responses((status = 200, description = "Models, limits and memory")))]
 pub(crate) async fn info(Of(state): Of<Arc<State>>) -> Response {
     let settings = &state.settings;
-    let of_model = |model: &Arc<super::super::models::Loaded>| {
+    let of_model = |model: &Arc<super::super::models::ModelVersion>| {
         let labels = model.model.predictor().vocabulary("labels").ok();
         let labels: Option<Vec<&str>> =
             labels.filter(|labels| labels.len() <= 1000).map(|l| l.tokens().collect());

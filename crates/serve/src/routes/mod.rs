@@ -1,5 +1,6 @@
 //! The routes: one file for each protocol that clients speak.
 
+mod ask;
 mod generate;
 mod info;
 mod open_inference;
@@ -14,23 +15,21 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State as Of};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use futures_util::FutureExt;
 use subtle::ConstantTimeEq;
-use tokio::sync::oneshot;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
-use super::State;
-use super::body::Held;
+use ask::Task;
+
 use super::failure::Failure;
-use super::input::Input;
 use super::logs;
-use super::metrics::Answered;
-use super::models::Loaded;
-use super::queue::{Found, Job, Work};
+use super::metrics::AnswerLabels;
+use super::models::ModelVersion;
+use super::state::State;
 
 /// The paths, as labels of metrics.
 const PATHS: [&str; 21] = [
@@ -110,7 +109,7 @@ async fn observe(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Res
     let mut response = answer.unwrap_or_else(|_| Failure::internal().into_response());
     let (status, took) = (response.status().as_u16(), started.elapsed());
     let task = response.extensions().get::<Task>().map_or("none", |task| task.0);
-    state.metrics.answered(&Answered { task, route, status }, took);
+    state.metrics.answered(&AnswerLabels { task, route, status }, took);
     let micros = took.as_micros() as u64;
     let request = name.to_str().unwrap_or_default();
     match status {
@@ -144,59 +143,8 @@ async fn admit(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Respo
     }
 }
 
-/// The task of the model that answered, for the metrics.
-#[derive(Clone, Copy)]
-struct Task(&'static str);
-
-/// Adds the task of a model to its answer.
-fn of_task(model: &Loaded, mut response: Response) -> Response {
-    response.extensions_mut().insert(Task(model.task()));
-    response
-}
-
-/// Queues the texts of a request, and returns what the model found for them.
-async fn ask(
-    state: &State,
-    model: &Arc<Loaded>,
-    work: Work,
-    input: &Input,
-    held: &Held,
-) -> Result<Found, Failure> {
-    let (reply, answer) = oneshot::channel();
-    state.queue.push(Job {
-        model: model.clone(),
-        work,
-        texts: input.texts.clone(),
-        tokens: input.tokens,
-        _held: held.clone(),
-        queued: Instant::now(),
-        reply,
-    });
-    match tokio::time::timeout(state.settings.deadline, answer).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(_)) => Err(Failure::internal()),
-        Err(_) => Err(Failure::no_answer()),
-    }
-}
-
-/// Checks that a body is announced as JSON, or not announced.
-fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // `curl -d` announces a form.
-    match kind.as_str() {
-        "" | "application/json" | "application/x-www-form-urlencoded" => Ok(()),
-        _ if kind.ends_with("+json") => Ok(()),
-        _ => Err(Failure {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            kind: "validation",
-            message: "content-type: expected `application/json`".into(),
-        }),
-    }
-}
-
 /// Returns the path and the body of a first request for a model, as arguments of `curl`.
-pub(super) fn example(model: &Loaded) -> String {
+pub(super) fn example(model: &ModelVersion) -> String {
     let data = &model.model.trained_by().data;
     let (path, body) = match model.model.asking() {
         None => ("/generate", serde_json::json!({"prompt": "The", "max_tokens": 100})),

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use unpadded_recipes::{Answer, AnswerJson};
 use utoipa::ToSchema;
 
-use super::super::State;
 use super::super::body::{self, Request};
 use super::super::failure::Failure;
 use super::super::input::{Input, Text, Texts, lines};
 use super::super::queue::Work;
+use super::super::state::State;
+use super::ask::{ask, is_json, of_task};
 use super::predict::answers;
-use super::{ask, is_json, of_task};
 
 /// Tensors of texts, by the Open Inference Protocol.
 #[derive(Debug, Deserialize, ToSchema)]

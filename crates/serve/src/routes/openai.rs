@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::super::State;
 use super::super::body::{self, Request};
 use super::super::failure::Failure;
 use super::super::input::{Input, Texts, Truncate, lines};
-use super::super::models::Loaded;
-use super::super::queue::{Found, Work};
+use super::super::models::ModelVersion;
+use super::super::queue::{Output, Work};
+use super::super::state::State;
 use super::super::streams::Piece;
-use super::generate::{Draws, Order, Written, events, failed, whole};
-use super::{ask, is_json, of_task};
+use super::ask::{ask, is_json, of_task};
+use super::generate::{Completion, Draws, Order, events, failed, whole};
 
 /// A text to continue, as OpenAI's clients ask for it.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -133,21 +133,22 @@ pub(crate) async fn completions(
         };
         return Ok(of_task(&model, events(pieces, event)));
     }
-    let (mut choices, mut reads, mut writes, mut cuts) = (Vec::new(), 0, 0, 0);
+    let (mut choices, mut reads, mut writes, mut truncated_tokens) = (Vec::new(), 0, 0, 0);
     for prompt in &prompts {
         for at in 0..n {
             let how = Draws { seed: how.seed.map(|seed| seed.wrapping_add(at as u64)), ..how.clone() };
-            let (pieces, cut) = order(&prompt.0).start(&state, &how, 1.0, held.clone()).await?;
-            let Written { text, read, written, stopped } = whole(&state, pieces).await?;
+            let (pieces, truncated) = order(&prompt.0).start(&state, &how, 1.0, held.clone()).await?;
+            let Completion { text, read, written, stopped } = whole(&state, pieces).await?;
             let text = if echo { format!("{}{text}", prompt.0) } else { text };
             choices.push(choice(choices.len(), &text, reason(stopped)));
-            (reads, writes, cuts) = (reads + read, writes + written, cuts + cut);
+            (reads, writes, truncated_tokens) =
+                (reads + read, writes + written, truncated_tokens + truncated);
         }
     }
     let mut found = head;
     (found["choices"], found["usage"]) = (choices.into(), usage(reads, writes));
-    if cuts > 0 {
-        found["truncated"] = cuts.into();
+    if truncated_tokens > 0 {
+        found["truncated"] = truncated_tokens.into();
     }
     Ok(of_task(&model, body::answer(&found, held)?))
 }
@@ -202,7 +203,7 @@ pub(crate) async fn embeddings(
         return Err(Failure::invalid(format!("`input[{at}]`: expected a text with a word, got none")));
     }
     let input = Input::of(&state, &model, texts, truncate).await?;
-    let Found::Vectors(vectors) = ask(&state, &model, Work::Embed, &input, &held).await? else {
+    let Output::Vectors(vectors) = ask(&state, &model, Work::Embed, &input, &held).await? else {
         return Err(Failure::internal());
     };
     let width = vectors.first().map_or(0, Vec::len);
@@ -222,13 +223,13 @@ pub(crate) async fn embeddings(
             _ => Vector::Numbers(vector),
         },
     };
-    let cut: usize = input.cut.iter().sum();
+    let truncated: usize = input.truncated.iter().sum();
     let found = EmbeddingAnswer {
         object: "list",
         model: &model.name,
         data: vectors.into_iter().enumerate().map(one).collect(),
         usage: json!({"prompt_tokens": input.tokens, "total_tokens": input.tokens}),
-        truncated: (cut > 0).then_some(cut),
+        truncated: (truncated > 0).then_some(truncated),
     };
     Ok(of_task(&model, body::answer(&found, held)?))
 }
@@ -257,7 +258,7 @@ enum Vector {
     Coded(String),
 }
 
-fn about(model: &Loaded) -> Value {
+fn about(model: &ModelVersion) -> Value {
     json!({"id": model.name, "object": "model", "created": model.since, "owned_by": "unpadded"})
 }
 

@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 use unpadded_recipes::{Answer, AnswerJson, DecodingConfig};
 use utoipa::ToSchema;
 
-use super::super::State;
 use super::super::body::{self, Request};
 use super::super::failure::Failure;
 use super::super::input::{Input, Row, Text, Texts, Truncate, lines};
-use super::super::models::Loaded;
-use super::super::queue::{Found, Work};
-use super::{ask, is_json, of_task};
+use super::super::models::ModelVersion;
+use super::super::queue::{Output, Work};
+use super::super::state::State;
+use super::ask::{ask, is_json, of_task};
 
 /// Texts to answer, or rows of numbers for a model that was trained on them.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -99,7 +99,7 @@ async fn answer(state: &Arc<State>, request: Request<PredictRequest>) -> Result<
     let texts = lines(&model.model, text, texts, rows)?;
     let input = Input::of(state, &model, texts, truncate).await?;
     let answers = answers(ask(state, &model, Work::Predict(decoding), &input, &held).await?);
-    let each = answers.iter().zip(&*input.texts).zip(&input.cut).map(|((answer, text), &truncated)| {
+    let each = answers.iter().zip(&*input.texts).zip(&input.truncated).map(|((answer, text), &truncated)| {
         let answer = AnswerJson { text, answer, echo: false };
         One { answer, truncated }
     });
@@ -107,16 +107,16 @@ async fn answer(state: &Arc<State>, request: Request<PredictRequest>) -> Result<
     Ok(of_task(&model, body::answer(&found, held)?))
 }
 
-pub(super) fn answers(found: Found) -> Vec<Answer> {
+pub(super) fn answers(found: Output) -> Vec<Answer> {
     match found {
-        Found::Answers(answers) => answers,
-        Found::Vectors(_) => Vec::new(),
+        Output::Answers(answers) => answers,
+        Output::Vectors(_) => Vec::new(),
     }
 }
 
 /// Returns the settings of decoding of a model, changed by a request.
 pub(super) fn decoding(
-    model: &Loaded,
+    model: &ModelVersion,
     beam: Option<usize>,
     n_best: Option<usize>,
     length_penalty: Option<f64>,

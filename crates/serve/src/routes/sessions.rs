@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_json::json;
 use utoipa::ToSchema;
 
-use super::super::State;
 use super::super::body;
 use super::super::failure::Failure;
 use super::super::sessions::Text;
+use super::super::state::State;
 
 /// A session to begin.
 #[derive(Debug, Default, Deserialize, ToSchema)]

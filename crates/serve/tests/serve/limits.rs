@@ -78,11 +78,11 @@ fn the_limits_of_a_request_are_413() {
         "expected at most 10 tokens, got 25",
     );
     for (side, kept) in [("right", &long[..10]), ("left", &long[15..])] {
-        let (status, cut) = server.post("/predict", &json!({"texts": [text, "a"], "truncate": side}));
+        let (status, truncated) = server.post("/predict", &json!({"texts": [text, "a"], "truncate": side}));
         let (_, whole) = server.post("/predict", &json!({"text": kept.join(" ")}));
-        assert_eq!((status, &cut["answers"][0]["truncated"]), (200, &json!(15)));
-        assert_eq!(cut["answers"][0]["probabilities"], whole["answers"][0]["probabilities"]);
-        assert_eq!(cut["answers"][1]["truncated"], Value::Null);
+        assert_eq!((status, &truncated["answers"][0]["truncated"]), (200, &json!(15)));
+        assert_eq!(truncated["answers"][0]["probabilities"], whole["answers"][0]["probabilities"]);
+        assert_eq!(truncated["answers"][1]["truncated"], Value::Null);
     }
     assert_eq!(metric(&server, "unpadded_truncated_total"), 2.0);
 }
@@ -199,7 +199,7 @@ fn a_text_that_does_not_fit_the_memory_is_refused_with_what_it_needs() {
     assert_eq!(server.post("/predict", &json!({"texts": many})).0, 200);
     let bound = |memory| {
         let server = Server::new(Settings { memory: Some(memory), ..Settings::default() });
-        server.add("films", Checkpoint::new(trained(Task::Classify))).unwrap();
+        server.add("films", CheckpointSource::new(trained(Task::Classify))).unwrap();
         server.open()
     };
     assert!(bound(50_000_000).unwrap_err().starts_with("memory: expected at least "));

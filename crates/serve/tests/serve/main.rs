@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use unpadded::train::{Progress, Until};
 use unpadded_recipes::{Config, Model, Task, prepare};
-use unpadded_serve::{Checkpoint, Server, Settings};
+use unpadded_serve::{CheckpointSource, Server, Settings};
 
 /// Returns a file below a folder of this process.
 fn file(name: &str) -> PathBuf {
@@ -65,7 +65,7 @@ impl Running {
     fn new(settings: Settings, models: &[(&str, PathBuf)]) -> Self {
         let server = Server::new(settings);
         for (name, path) in models {
-            server.add(name, Checkpoint::new(path)).unwrap();
+            server.add(name, CheckpointSource::new(path)).unwrap();
         }
         server.open().unwrap();
         Self::of(server)

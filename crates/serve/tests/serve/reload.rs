@@ -70,13 +70,13 @@ fn a_server_answers_503_until_its_models_are_loaded() {
     let server = Running::of(Server::new(Settings::default()));
     assert_eq!((server.get("/health/ready").0, server.get("/health/live").0), (503, 200));
     assert_eq!(server.post("/predict", &json!({"text": "a"})).0, 503);
-    server.server.add("films", Checkpoint::new(trained(Task::Classify))).unwrap();
+    server.server.add("films", CheckpointSource::new(trained(Task::Classify))).unwrap();
     assert_eq!(server.get("/health/ready").0, 503);
     server.server.open().unwrap();
     assert_eq!((server.get("/health/ready").0, server.post("/predict", &json!({"text": "a"})).0), (200, 200));
     for name in ["films", "", "a/b"] {
-        let error = server.server.add(name, Checkpoint::new(trained(Task::Classify))).unwrap_err();
+        let error = server.server.add(name, CheckpointSource::new(trained(Task::Classify))).unwrap_err();
         assert!(error.starts_with(&format!("model name `{name}`: expected")), "{error}");
     }
-    assert!(server.server.add("none", Checkpoint::new("/none.ckpt")).is_err());
+    assert!(server.server.add("none", CheckpointSource::new("/none.ckpt")).is_err());
 }

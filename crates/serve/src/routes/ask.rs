@@ -1,0 +1,66 @@
+//! What all routes of models do: the type of their body, and their way through the queue.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::Response;
+use tokio::sync::oneshot;
+
+use super::super::failure::Failure;
+use super::super::input::Input;
+use super::super::memory::MemoryPermit;
+use super::super::models::ModelVersion;
+use super::super::queue::{Job, Output, Work};
+use super::super::state::State;
+
+/// The task of the model that answered, for the metrics.
+#[derive(Clone, Copy)]
+pub(super) struct Task(pub(super) &'static str);
+
+/// Adds the task of a model to its answer.
+pub(super) fn of_task(model: &ModelVersion, mut response: Response) -> Response {
+    response.extensions_mut().insert(Task(model.task()));
+    response
+}
+
+/// Queues the texts of a request, and returns what the model found for them.
+pub(super) async fn ask(
+    state: &State,
+    model: &Arc<ModelVersion>,
+    work: Work,
+    input: &Input,
+    held: &MemoryPermit,
+) -> Result<Output, Failure> {
+    let (reply, answer) = oneshot::channel();
+    state.queue.push(Job {
+        model: model.clone(),
+        work,
+        texts: input.texts.clone(),
+        tokens: input.tokens,
+        _held: held.clone(),
+        queued: Instant::now(),
+        reply,
+    });
+    match tokio::time::timeout(state.settings.deadline, answer).await {
+        Ok(Ok(found)) => found,
+        Ok(Err(_)) => Err(Failure::internal()),
+        Err(_) => Err(Failure::no_answer()),
+    }
+}
+
+/// Checks that a body is announced as JSON, or not announced.
+pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    // `curl -d` announces a form.
+    match kind.as_str() {
+        "" | "application/json" | "application/x-www-form-urlencoded" => Ok(()),
+        _ if kind.ends_with("+json") => Ok(()),
+        _ => Err(Failure {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            kind: "validation",
+            message: "content-type: expected `application/json`".into(),
+        }),
+    }
+}
