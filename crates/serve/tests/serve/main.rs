@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod answers;
+mod clients;
 mod limits;
 mod protocols;
 mod reload;
