@@ -68,8 +68,7 @@ pub fn items<T>(vector: &mut Vec<T>, more: usize, what: &str) -> Result<()> {
     }
 }
 
-/// Empties a vector and reserves memory for exactly `n` items; too small memory is given back first. `what` names the contents
-/// in the error.
+/// Empties a vector and reserves memory for exactly `n` items of `what`; memory that is too small is given back first.
 ///
 /// # Errors
 /// Fails if the system refuses the memory.

@@ -228,7 +228,7 @@ impl Executor {
         MemoryUse::of_program(&self.plan.program).of_run(&self.plan, counts, self.machine.threads(), &held)
     }
 
-    /// Returns the number of rows that a variable has in a batch with these counts; `None` if the number is not counted.
+    /// Returns the number of rows of a variable in a batch with these counts; `None` if the number is not counted.
     pub(crate) fn counted_rows(&self, var: VarId, counts: &RowCounts) -> Option<usize> {
         let quantity = match self.plan.program.spec(var).ok()?.rows() {
             Extent::Known(rows) => return Some(rows),

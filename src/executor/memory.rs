@@ -55,8 +55,7 @@ impl MemoryUse {
             .fold(0, usize::saturating_add)
     }
 
-    /// Returns the maximum memory that an executor keeps after runs of `self` and a run of `last`; figures that do not last from
-    /// run to run are from `last`.
+    /// Returns the maximum memory that an executor keeps after runs with the memory `self`, and after a run with the memory `last`.
     pub(crate) fn or_larger(&self, last: Self) -> Self {
         let buffers = |memory: &Self| memory.buffers.saturating_add(memory.kept);
         Self {

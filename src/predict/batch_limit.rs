@@ -55,8 +55,7 @@ impl BatchLimit {
     /// Decides how a batch runs; `memory` is the memory of its run as a whole if there is a limit in bytes.
     pub(super) fn fit(&self, values: &[(VarId, &Variable)], memory: Option<MemoryUse>) -> BatchFit {
         let rows = values.iter().filter(|(_, value)| value.lod().is_some()).map(|(_, value)| value.rows());
-        let rows = rows.max().unwrap_or(0);
-        let (mut whole, mut share) = (Ok(()), usize::MAX);
+        let (rows, mut whole, mut share) = (rows.max().unwrap_or(0), Ok(()), usize::MAX);
         if let (Some(bytes), Some(memory)) = (self.bytes(), memory) {
             whole = self.check(&memory, rows);
             // The memory of a window beside the packed weights is about proportional to its number of rows. Half of the memory

@@ -9,7 +9,7 @@ use super::checks::lock;
 use super::known::KnownRows;
 use super::model::Model;
 use super::windows::{Windows, unique};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::executor::{Executor, MemoryUse, Plan, RowCounts, Run, Scope, Threads, compile};
 use crate::operator::VarId;
 use crate::program::Program;
@@ -91,16 +91,18 @@ impl CompiledModel {
         wanted: &[VarId],
         (limit, idle): (&BatchLimit, &IdleModels),
     ) -> Result<Vec<Variable>> {
-        let memory =
-            limit.bytes().map(|bytes| Ok::<_, Error>((bytes, self.memory(values, wanted)?))).transpose()?;
-        if memory.is_none() {
-            self.most.lists = usize::MAX;
+        let mut memory = None;
+        match limit.bytes() {
+            Some(bytes) => memory = Some((bytes, self.memory(values, wanted)?)),
+            None => self.most.lists = usize::MAX,
         }
         // The memory of earlier batches is released if it leaves too little.
         let fit = limit.fit(values, memory.map(|(_, memory)| MemoryUse { kept: 0, ..memory }));
         if let Some(rows) = fit.window.filter(|&rows| rows > 0) {
             let made = || Windows::new(&model.program, &model.registry, wanted, &self.threads).ok();
-            let mut windows = self.windows.take().unwrap_or_else(made);
+            // With a limit, windows are made anew, because the memory of earlier windows is not counted.
+            let known = self.windows.take().filter(|known| memory.is_none() || known.is_none());
+            let mut windows = known.unwrap_or_else(made);
             if let Some(parts) = &mut windows {
                 self.small = 0;
                 self.executor.counts(values)?; // checks the feeds of the whole batch

@@ -92,12 +92,8 @@ impl Predictor {
     /// Makes a queue of requests from many threads. The queue runs one batch at a time, on the predictor's
     /// [threads](Self::threads).
     pub fn queue(self) -> Queue {
-        Queue {
-            predictor: self,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-            by_sample: Mutex::default(),
-        }
+        let (state, changed, by_sample) = (Mutex::default(), Condvar::new(), Mutex::default());
+        Queue { predictor: self, state, changed, by_sample }
     }
 }
 

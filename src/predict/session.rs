@@ -285,9 +285,8 @@ impl Session {
             let count = value.lod().map_or(value.rows(), |lod| lod.sequences());
             if program.spec(id)?.batched() && count != self.sequences {
                 let expected = format!("{}, as the session has", self.sequences);
-                return Err(
-                    Error::new("sequences of a saved state", expected, count.to_string()).variable(name)
-                );
+                let error = Error::new("sequences of a saved state", expected, count.to_string());
+                return Err(error.variable(name));
             }
             let mut part = value.lod();
             for &level in program.spec(id)?.lod.iter().rev() {

@@ -131,12 +131,8 @@ impl Stepping {
         }
         if let Some(at) = self.once.iter().position(|id| !values.iter().any(|(given, _)| given == id)) {
             let expected = format!("`{}` among them", names[at]);
-            return Err(Error::of(
-                ErrorKind::Program,
-                "feeds to begin with",
-                expected,
-                listed(feeds.iter().map(|(name, _)| *name)),
-            ));
+            let got = listed(feeds.iter().map(|(name, _)| *name));
+            return Err(Error::of(ErrorKind::Program, "feeds to begin with", expected, got));
         }
         for (id, value) in values.iter().filter(|(id, _)| before.spec(*id).is_ok_and(Spec::batched)) {
             let count = value.batch_size();

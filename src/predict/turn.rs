@@ -29,12 +29,8 @@ impl Turns {
             if thread == me {
                 let got = "a second call on the same thread, while the first call runs";
                 let expected = "one call after the other; each clone has its own states";
-                return Err(Error::of(
-                    ErrorKind::Program,
-                    "call that continues from the last call",
-                    expected,
-                    got,
-                ));
+                let what = "call that continues from the last call";
+                return Err(Error::of(ErrorKind::Program, what, expected, got));
             }
             taken = self.freed.wait(taken).unwrap_or_else(PoisonError::into_inner);
         }
@@ -51,19 +47,4 @@ impl Drop for Turn<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_thread_has_one_turn_and_others_wait() {
-        let turns = Turns::default();
-        let first = turns.wait().unwrap();
-        assert!(turns.wait().is_err());
-        std::thread::scope(|scope| {
-            let other = scope.spawn(|| turns.wait().is_ok());
-            drop(first);
-            assert!(other.join().unwrap());
-        });
-        assert!(turns.wait().is_ok());
-    }
-}
+mod tests;

@@ -173,13 +173,12 @@ impl<'p> Counting<'p> {
                 None if inner.statics => self.sequences(instr.desc.block),
                 None => self.total(Extent::Rows(instr.desc.level)),
             };
-            // Two words: the rows in the frame's order, and the inverse list, which the levels share.
             self.order(rows.clone(), 2 * word + if inner.statics { 0 } else { key });
             if inner.statics {
                 let repeated = self.total(Extent::Rows(inner.inner));
                 self.order(repeated, key);
             }
-            // Three words: the offsets of all steps, the offsets of one step, and the bounds of static sequences.
+            // The rows in the frame's order and their inverse; three lists of offsets: of all steps, of one step, of static sequences.
             self.order(sequences, 3 * word);
             self.order(longest, word);
         }

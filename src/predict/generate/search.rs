@@ -123,11 +123,8 @@ impl<'a> Search<'a> {
             self.covered.len() == running * positions && rows.iter().all(|row| row.len() == positions)
         }) else {
             let what = format!("attention of source {} at step {step}", self.source);
-            return Err(Error::new(
-                what,
-                "the same number of weights for each hypothesis at each step",
-                "different numbers of weights",
-            ));
+            let expected = "the same number of weights for each hypothesis at each step";
+            return Err(Error::new(what, expected, "different numbers of weights"));
         };
         for (sum, &value) in self.covered.iter_mut().zip(rows.into_iter().flatten()) {
             *sum += f64::from(value);
