@@ -98,17 +98,19 @@ impl Model {
     }
 
     /// Returns the input of the last linear layer from which an output is computed.
-    pub(super) fn hidden(&self, of: &str) -> Result<VarId> {
-        let known = || unknown("output", of, self.outputs.keys().map(String::as_str));
-        let of = *self.outputs.get(of).ok_or_else(known)?;
-        let part = self.program.inference(&[of])?;
+    pub(super) fn hidden(&self, output: &str) -> Result<VarId> {
+        let known = || unknown("output", output, self.outputs.keys().map(String::as_str));
+        let output = *self.outputs.get(output).ok_or_else(known)?;
+        let part = self.program.inference(&[output])?;
         let last =
             part.root().ops.iter().rev().find(|op| matches!(op.kind.as_str(), "linear" | "int8_linear"));
         let id = last.and_then(|op| op.input("x").first().copied());
         let fits = |id: &VarId| {
-            let (found, of) = (self.program.spec(*id), self.program.spec(of));
-            found.ok().zip(of.ok()).is_some_and(|(found, of)| {
-                found.lod == of.lod && found.rows() == of.rows() && found.storage == StorageKind::Dense
+            let (input, output) = (self.program.spec(*id), self.program.spec(output));
+            input.ok().zip(output.ok()).is_some_and(|(input, output)| {
+                input.lod == output.lod
+                    && input.rows() == output.rows()
+                    && input.storage == StorageKind::Dense
             })
         };
         let wrong = || {

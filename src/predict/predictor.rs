@@ -158,15 +158,15 @@ impl Predictor {
         Self { model: Arc::new(model), idle: Arc::default(), stepping: Arc::default(), ..self }
     }
 
-    /// Adds the output `name`: the input of the last linear layer from which the output `of` is computed. For a classifier, this
+    /// Adds the output `name`: the input of the last linear layer from which `output` is computed. For a classifier, this
     /// is the vector of a text. Nothing is compiled before the first run with this output.
     ///
     /// # Errors
-    /// If `of` is unknown, if no linear layer computes it, or if the input of this layer does not have the rows of `of`.
+    /// If `output` is unknown, if no linear layer computes it, or if the input of this layer does not have the rows of `output`.
     #[track_caller]
-    pub fn with_hidden(self, of: &str, name: impl Into<String>) -> Result<Self> {
+    pub fn with_hidden(self, output: &str, name: impl Into<String>) -> Result<Self> {
         let mut model = Arc::unwrap_or_clone(self.model);
-        let id = model.hidden(of).at_caller()?;
+        let id = model.hidden(output).at_caller()?;
         model.outputs.insert(name.into(), id);
         Ok(Self { model: Arc::new(model), ..self })
     }

@@ -24,7 +24,7 @@ const STREAM: u64 = 512 * 1024;
 const HOLES: u64 = 8;
 
 impl MemoryBound {
-    pub(crate) fn of(state: &State) -> Result<Self, String> {
+    pub(crate) fn new(state: &State) -> Result<Self, String> {
         let settings = &state.settings;
         let (mut step, mut session) = (0, 0);
         for loaded in state.models.all().iter().filter(|loaded| loaded.writes()) {

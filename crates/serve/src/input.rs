@@ -156,7 +156,7 @@ pub(crate) struct Input {
 
 impl Input {
     /// Checks the texts of a request against the limits, and cuts those that are too long if the request asks for it.
-    pub(crate) async fn of(
+    pub(crate) async fn checked(
         state: &State,
         model: &Arc<ModelVersion>,
         texts: Vec<String>,

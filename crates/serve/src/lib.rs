@@ -78,7 +78,7 @@ impl Server {
         if self.0.models.all().is_empty() {
             return Err("models: expected at least one, got none".to_owned());
         }
-        let bound = MemoryBound::of(&self.0)?;
+        let bound = MemoryBound::new(&self.0)?;
         self.0.open.store(true, Ordering::Relaxed);
         Ok(bound)
     }

@@ -85,7 +85,7 @@ pub(crate) struct Models {
     entries: Mutex<Vec<Entry>>,
     /// The memory of a batch in bytes; 0 before the bound is known.
     batch: AtomicU64,
-    /// MemoryPermit during a reload, so that two reloads do not load the same model twice.
+    /// Locked during a reload, so that two reloads do not load the same model twice.
     reloading: Mutex<()>,
 }
 
@@ -172,7 +172,7 @@ impl Models {
         }
     }
 
-    /// Sets the memory of a batch for all models, also for those of later reloads.
+    /// Sets the memory of a batch for all models, also for the models of later reloads.
     pub(crate) fn set_batch_memory(&self, bytes: u64) {
         self.batch.store(bytes, Ordering::Relaxed);
         self.all().iter().for_each(|loaded| loaded.model.set_memory_limit(bytes));

@@ -109,7 +109,7 @@ impl Order {
         if stop.len() > 16 || stop.iter().any(|stop| stop.len() > 1024) {
             return Err(Failure::invalid("`stop`: expected at most 16 texts of at most 1024 bytes"));
         }
-        let input = Input::of(state, &model, vec![prompt], truncate).await?;
+        let input = Input::checked(state, &model, vec![prompt], truncate).await?;
         let prompt = input.texts.first().cloned().unwrap_or_default();
         let text = match &session {
             Some(name) => state.sessions.take(name)?,
@@ -249,7 +249,7 @@ async fn search(
     (beam, n_best, length_penalty): (Option<usize>, Option<usize>, Option<f64>),
     held: &MemoryPermit,
 ) -> Result<serde_json::Value, Failure> {
-    let input = Input::of(state, model, vec![prompt], truncate).await?;
+    let input = Input::checked(state, model, vec![prompt], truncate).await?;
     let how = if model.writes() {
         let (beam, most) = (beam.unwrap_or(4), state.settings.new_tokens);
         if !(1..=64).contains(&beam) || tokens > most {

@@ -101,7 +101,7 @@ pub(crate) async fn infer(
         return Err(Failure::invalid(format!("`inputs[0].shape`: expected the number of texts, {got}")));
     }
     let texts = lines(&model.model, None, Some(Texts(data)), None)?;
-    let input = Input::of(&state, &model, texts, None).await?;
+    let input = Input::checked(&state, &model, texts, None).await?;
     let how = Work::Predict(model.model.decoding().clone());
     let answers = answers(ask(&state, &model, how, &input, &held).await?);
     let shape = [answers.len()];

@@ -202,7 +202,7 @@ pub(crate) async fn embeddings(
     if let Some(at) = texts.iter().position(|text| text.trim().is_empty()) {
         return Err(Failure::invalid(format!("`input[{at}]`: expected a text with a word, got none")));
     }
-    let input = Input::of(&state, &model, texts, truncate).await?;
+    let input = Input::checked(&state, &model, texts, truncate).await?;
     let Output::Vectors(vectors) = ask(&state, &model, Work::Embed, &input, &held).await? else {
         return Err(Failure::internal());
     };

@@ -97,7 +97,7 @@ async fn answer(state: &Arc<State>, request: Request<PredictRequest>) -> Result<
     let model = state.models.find(model.as_deref())?;
     let decoding = decoding(&model, beam, n_best, length_penalty)?;
     let texts = lines(&model.model, text, texts, rows)?;
-    let input = Input::of(state, &model, texts, truncate).await?;
+    let input = Input::checked(state, &model, texts, truncate).await?;
     let answers = answers(ask(state, &model, Work::Predict(decoding), &input, &held).await?);
     let each = answers.iter().zip(&*input.texts).zip(&input.truncated).map(|((answer, text), &truncated)| {
         let answer = AnswerJson { text, answer, echo: false };
