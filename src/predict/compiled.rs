@@ -237,7 +237,7 @@ impl IdleModels {
     }
 
     /// Returns the maximum memory that the idle models keep, in bytes.
-    fn most(&self) -> usize {
+    pub(super) fn most(&self) -> usize {
         let most = |model: &CompiledModel| match &model.known {
             Some(Some(_)) => with_known(&model.most),
             _ => model.most.total(),
@@ -246,7 +246,7 @@ impl IdleModels {
     }
 
     /// Gives the memory of all idle models back to the system.
-    fn release(&self) {
+    pub(super) fn release(&self) {
         lock(&self.0).values_mut().flat_map(|(_, models)| models).for_each(CompiledModel::release);
     }
 

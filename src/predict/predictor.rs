@@ -216,6 +216,14 @@ impl Predictor {
         self.limit.last() as u64
     }
 
+    /// Releases the memory that earlier batches have left for later ones, if it is more than `bytes`. The next batch then allocates
+    /// it, and packs weights, again.
+    pub fn release_above(&self, bytes: u64) {
+        if self.idle.most() as u64 > bytes {
+            self.idle.release();
+        }
+    }
+
     /// Returns the values of the outputs for a batch, in the order of `outputs`. Only the feeds that the requested outputs need
     /// are required; other feeds are checked, but not used.
     ///

@@ -19,6 +19,9 @@ use crate::{models, peak_memory};
 
 const VOCABULARY: usize = 1000;
 
+/// Adds a network to a builder, and returns its output.
+type Build = fn(&Builder) -> Var;
+
 /// A predictor of a program with its first weights.
 pub(crate) fn predictor_of(
     program: Program,
@@ -44,12 +47,10 @@ pub(crate) fn predictor(net: Builder, outputs: &[(&str, Var)]) -> Predictor {
 fn the_computed_memory_of_sessions_is_the_peak_of_their_steps() {
     own_process!();
     const SESSIONS: usize = 100;
-    let stacked = |net: &Builder| {
-        let words = net.feed("words", DType::I64, &[], 1);
-        words.embedding(Embedding::new(100, 64)).lstm(32).lstm(48).linear(20).softmax()
-    };
-    let static_rows = |net: &Builder| (models::STATIC_ROWS.build)(net).outputs[0];
-    let kinds: [(&str, &dyn Fn(&Builder) -> Var); 2] = [("stacked", &stacked), ("static rows", &static_rows)];
+    let kinds: [(&str, Build); 2] = [
+        ("stacked", |net| words_of(net).lstm(32).lstm(48).linear(20).softmax()),
+        ("static rows", |net| (models::STATIC_ROWS.build)(net).outputs[0]),
+    ];
     for (name, build) in kinds {
         for sequences in [1, 40] {
             let net = Builder::new();
@@ -58,7 +59,7 @@ fn the_computed_memory_of_sessions_is_the_peak_of_their_steps() {
             let word = Variable::dense(ndarray::Array1::<i64>::ones(sequences));
             let x = Variable::dense(ndarray::Array2::<f32>::ones((sequences, models::INPUT)));
             let (begin, step) = match name {
-                "stacked" => (vec![], [("words", &word)]),
+                "stacked" => (vec![], [("text", &word)]),
                 _ => (vec![("topic", &x)], [("x", &x)]),
             };
             let begun = || {
@@ -155,7 +156,6 @@ fn words_of(net: &Builder) -> Var {
 #[test]
 fn the_computed_memory_of_predictors_is_the_peak_of_a_run() {
     own_process!();
-    type Build = fn(&Builder) -> Var;
     let networks: [(&str, usize, Build); 4] = [
         ("lstm", 1, |net| {
             let x = words_of(net);

@@ -77,7 +77,9 @@ impl Tally<'_> {
         self.lines += 1;
         self.empty += u64::from(*answer == Answer::Empty);
         match self.how.json {
-            true => terminal::print(serde_json::to_string(&AnswerJson { text, answer, echo: true })?),
+            true => {
+                terminal::print(serde_json::to_string(&AnswerJson { text, answer, echo: true, offset: 0 })?)
+            }
             false => terminal::print(show(text, answer)),
         }
     }
@@ -272,7 +274,7 @@ impl Generate {
                     terminal::print_piece(text);
                 }
                 let mut session = model.begin()?;
-                model.read(&mut session, text)?;
+                model.read(&mut session, text, &mut || ControlFlow::Continue(()))?;
                 model.write_each(
                     &mut session,
                     &mut sampling.sampler(seed)?,

@@ -126,7 +126,11 @@ impl ModelSource for Runs {
     }
 
     fn files(&self) -> Vec<PathBuf> {
-        self.paths.iter().filter_map(|path| run::checkpoint(path).ok()).collect()
+        let members = |path: &PathBuf| match run::several(path) {
+            true => run::members(path).unwrap_or_default(),
+            false => vec![path.clone()],
+        };
+        self.paths.iter().flat_map(members).filter_map(|path| run::checkpoint(&path).ok()).collect()
     }
 }
 
@@ -175,6 +179,13 @@ impl Serve {
         ];
         if let Some((flag, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return bad(format!("{flag}: expected at least 1, got 0"));
+        }
+        let is_origin = |origin: &&String| {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            origin.as_str() == "*" || host.is_some_and(|host| !host.is_empty() && !host.contains(['/', ' ']))
+        };
+        if let Some(origin) = self.cors.iter().find(|origin| !is_origin(origin)) {
+            return bad(format!("--cors {origin}: expected an origin, as https://example.org, or *"));
         }
         Ok(Settings {
             requests: self.requests,
@@ -230,6 +241,7 @@ impl Serve {
         })?;
         let (server, address) = (Server::new(settings), listener.local_addr()?);
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
+        let mut signals = Signals::new()?;
         // While the models load, the server answers with 503.
         let of_server = server.clone();
         let serves = tokio::spawn(async move { of_server.run(listener, async { drop(ended.await) }).await });
@@ -238,17 +250,20 @@ impl Serve {
             // The error has no source line, and is no box that stays on this thread.
             self.load(&of_load, address).map_err(|e| message(&*e))
         });
-        if let Err(why) = load.await? {
-            return bad(why);
+        tokio::select! {
+            loaded = load => {
+                if let Err(why) = loaded? {
+                    return bad(why);
+                }
+                signals.end(&server).await;
+            }
+            () = signals.end(&server) => {}
         }
-        signals(&server).await?;
         drop(end);
         tokio::select! {
             ended = serves => ended??,
-            again = signals(&server) => {
-                again?;
-                return Ok(Ending::Interrupted);
-            }
+            // A second signal ends the server at once.
+            () = signals.end(&server) => return Ok(Ending::Interrupted),
         }
         Ok(Ending::Done)
     }
@@ -269,25 +284,47 @@ impl Serve {
     }
 }
 
-/// Waits for a signal that ends the server; SIGHUP loads the models again.
+/// The signals of a server, caught from its start on.
 #[cfg(unix)]
-async fn signals(server: &Server) -> Outcome<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let (mut ends, mut interrupts) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let mut hangups = signal(SignalKind::hangup())?;
-    loop {
-        tokio::select! {
-            _ = ends.recv() => return Ok(()),
-            _ = interrupts.recv() => return Ok(()),
-            _ = hangups.recv() => {
-                let server = server.clone();
-                tokio::task::spawn_blocking(move || server.reload());
+struct Signals {
+    ends: [tokio::signal::unix::Signal; 2],
+    hangups: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> Outcome<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        Ok(Self { ends, hangups: signal(SignalKind::hangup())? })
+    }
+
+    /// Waits for a signal that ends the server; SIGHUP loads the models again.
+    async fn end(&mut self, server: &Server) {
+        let [terminates, interrupts] = &mut self.ends;
+        loop {
+            tokio::select! {
+                _ = terminates.recv() => return,
+                _ = interrupts.recv() => return,
+                _ = self.hangups.recv() => {
+                    let server = server.clone();
+                    tokio::task::spawn_blocking(move || server.reload());
+                }
             }
         }
     }
 }
 
 #[cfg(not(unix))]
-async fn signals(_: &Server) -> Outcome<()> {
-    Ok(tokio::signal::ctrl_c().await?)
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> Outcome<Self> {
+        Ok(Self)
+    }
+
+    async fn end(&mut self, _: &Server) {
+        drop(tokio::signal::ctrl_c().await);
+    }
 }

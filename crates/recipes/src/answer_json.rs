@@ -24,6 +24,8 @@ pub struct AnswerJson<'a> {
     pub answer: &'a Answer,
     /// Whether the object has the text, in the field `text`.
     pub echo: bool,
+    /// The number of code points that were cut from the beginning of the text; offsets count them.
+    pub offset: usize,
 }
 
 impl Serialize for AnswerJson<'_> {
@@ -45,11 +47,14 @@ impl Serialize for AnswerJson<'_> {
             Answer::Number(number) => map.serialize_entry("number", number)?,
             Answer::Empty => map.serialize_entry("answer", &())?,
             Answer::Tags { words, tags, entities, label } => {
-                let spans = spans(self.text, words);
+                let spans = spans(self.text, words, self.offset);
                 map.serialize_entry("words", words)?;
                 map.serialize_entry("tags", tags)?;
                 map.serialize_entry("spans", &spans)?;
-                map.serialize_entry("entities", &Entities { text: self.text, entities, spans: &spans })?;
+                map.serialize_entry(
+                    "entities",
+                    &Entities { text: self.text, entities, spans: &spans, offset: self.offset },
+                )?;
                 if let Some((label, probability)) = label {
                     map.serialize_entry("label", label)?;
                     map.serialize_entry("probability", probability)?;
@@ -66,8 +71,8 @@ impl Serialize for AnswerJson<'_> {
 }
 
 /// Returns the start and the end of each word in code points; the words are in the text, in this order.
-fn spans(text: &str, words: &[String]) -> Vec<[usize; 2]> {
-    let (mut rest, mut at) = (text, 0);
+fn spans(text: &str, words: &[String], offset: usize) -> Vec<[usize; 2]> {
+    let (mut rest, mut at) = (text, offset);
     let span = |word: &String| {
         let before = rest.find(word.as_str()).unwrap_or(0);
         at += rest[..before].chars().count();
@@ -103,13 +108,14 @@ struct Entities<'a> {
     text: &'a str,
     entities: &'a [Entity],
     spans: &'a [[usize; 2]],
+    offset: usize,
 }
 
 impl Serialize for Entities<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(Some(self.entities.len()))?;
         // The entities are in the order of the text, so the text is read only once.
-        let (mut rest, mut at) = (self.text.chars(), 0);
+        let (mut rest, mut at) = (self.text.chars(), self.offset);
         for Entity { label, words } in self.entities {
             let span = |word: usize| self.spans.get(word).copied().unwrap_or_default();
             let ([start, _], [_, end]) = (span(words.start), span(words.end.saturating_sub(1)));
@@ -131,7 +137,7 @@ mod tests {
     fn spans_are_code_points_of_the_text() {
         let words = ["naïve", "née", "née", "𝄞x"].map(str::to_owned);
         let text = "  naïve née\tnée 𝄞x ";
-        let found = spans(text, &words);
+        let found = spans(text, &words, 0);
         let characters: Vec<char> = text.chars().collect();
         for ([start, end], word) in found.iter().zip(&words) {
             assert_eq!(characters[*start..*end].iter().collect::<String>(), *word);
@@ -139,7 +145,8 @@ mod tests {
         let entities =
             vec![Entity { label: "A".into(), words: 0..2 }, Entity { label: "B".into(), words: 3..4 }];
         let answer = Answer::Tags { words: words.into(), tags: vec![], entities, label: None };
-        let json = serde_json::to_value(AnswerJson { text, answer: &answer, echo: false }).unwrap();
+        let json =
+            serde_json::to_value(AnswerJson { text, answer: &answer, echo: false, offset: 0 }).unwrap();
         assert_eq!(json["entities"][0]["text"], "naïve née");
         assert_eq!((&json["entities"][1]["text"], &json["entities"][1]["start"]), (&"𝄞x".into(), &16.into()));
     }

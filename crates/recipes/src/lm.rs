@@ -186,7 +186,7 @@ impl AnsweringModel for Writer {
         let greedy = Sampling::default().temperature(0.0);
         let written = |text: &&str| {
             let (mut all, mut session) = (String::new(), by.session(&[LOGITS])?);
-            self.read(by, &mut session, text)?;
+            self.read(by, &mut session, text, &mut || ControlFlow::Continue(()))?;
             let how = Continuation { sampler: &mut greedy.sampler(0)?, tokens: ANSWERED };
             self.write(by, &mut session, how, &mut |piece| {
                 all.push_str(piece);
@@ -197,14 +197,23 @@ impl AnsweringModel for Writer {
         texts.iter().map(written).collect()
     }
 
-    fn read(&self, by: &Predictor, session: &mut Session, text: &str) -> Result<usize> {
+    fn read(
+        &self,
+        by: &Predictor,
+        session: &mut Session,
+        text: &str,
+        each: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<usize> {
         let known = by.vocabulary(TOKENS)?;
         let mut ids = known.ids(self.0.tokens(text))?;
         if ids.is_empty() && session.steps() == 0 {
             ids.push(first(known));
         }
         let mut next = Variable::dense(unpadded::ndarray::array![0i64]);
-        for &id in &ids {
+        for (count, &id) in ids.iter().enumerate() {
+            if each().is_break() {
+                return Ok(count);
+            }
             next.as_mut_slice()?[0] = id;
             session.step(&[(FEEDS[0], &next)])?;
         }
@@ -239,6 +248,10 @@ impl AnsweringModel for Writer {
         Ok(how.tokens)
     }
 
+    fn search_memory(&self, by: &Predictor, beam: usize) -> Result<u64> {
+        search_memory(by.sessions(beam, &[LOGITS])?, by.vocabulary(TOKENS)?.len())
+    }
+
     fn search(&self, by: &Predictor, text: &str, tokens: usize, beam: &Beam) -> Result<Vec<(String, f64)>> {
         let known = by.vocabulary(TOKENS)?;
         let mut ids = known.ids(self.0.tokens(text))?.into_iter();
@@ -254,6 +267,15 @@ impl AnsweringModel for Writer {
         };
         Ok(found.hypotheses(0)?.iter().map(text).collect())
     }
+}
+
+/// Returns the memory of a search in bytes: the step of a session with a sequence for each hypothesis, a copy of its states, and its
+/// logits with their ranks.
+pub(super) fn search_memory(mut session: Session, tokens: usize) -> Result<u64> {
+    let memory = session.memory()?;
+    let logits = session.sequences().saturating_mul(tokens).saturating_mul(2 * size_of::<f32>());
+    let step = memory.total().saturating_sub(memory.parameters).saturating_add(memory.state);
+    Ok(step.saturating_add(logits) as u64)
 }
 
 /// Returns the token in place of an empty text: a line break, or the first token if the vocabulary has no line break.

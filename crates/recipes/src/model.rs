@@ -247,40 +247,47 @@ impl Model {
     /// As [`Self::predict`].
     #[track_caller]
     pub fn predict_by(&self, asked: &[&str], decoding: &DecodingConfig) -> Result<Vec<Answer>> {
-        let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.is_empty(text)).collect();
-        let mut answers = Vec::with_capacity(texts.len());
-        let mut batches = texts.iter().map(|&text| Ok(text));
-        self.batch()
-            .divide(&mut batches, &|text| text.len(), &mut |texts| {
-                let mut left = vec![texts];
-                while let Some(texts) = left.pop() {
-                    match self.trained.answers(&self.predictor, texts, decoding) {
-                        Ok(found) => answers.extend(found),
-                        Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
-                            let (first, second) = texts.split_at(texts.len() / 2);
-                            left.extend([second, first]);
-                        }
-                        Err(error) => return Err(error),
-                    }
-                }
-                Ok(())
-            })
-            .at_caller()?;
-        for answer in &mut answers {
+        let predictor = &self.predictor;
+        let answer = &mut |texts: &[&str]| self.trained.answers(predictor, texts, decoding);
+        let mut found = self.divided(asked, answer).at_caller()?;
+        for answer in found.iter_mut().flatten() {
             if let (Answer::Labels { separator, .. }, Some(own)) = (answer, &self.separator) {
                 separator.clone_from(own);
             }
         }
+        Ok(found.into_iter().map(|answer| answer.unwrap_or(Answer::Empty)).collect())
+    }
+
+    /// Calls `answer` with batches of texts; a batch that does not fit the memory limit is divided. Texts that are empty have no
+    /// answer.
+    fn divided<T>(
+        &self,
+        asked: &[&str],
+        answer: &mut dyn FnMut(&[&str]) -> Result<Vec<T>>,
+    ) -> Result<Vec<Option<T>>> {
+        let texts: Vec<&str> = asked.iter().copied().filter(|text| !self.is_empty(text)).collect();
+        let mut answers = Vec::with_capacity(texts.len());
+        let mut batches = texts.iter().map(|&text| Ok(text));
+        self.batch().divide(&mut batches, &|text| text.len(), &mut |texts| {
+            let mut left = vec![texts];
+            while let Some(texts) = left.pop() {
+                match answer(texts) {
+                    Ok(found) => answers.extend(found),
+                    Err(error) if error.kind() == ErrorKind::Memory && texts.len() > 1 => {
+                        let (first, second) = texts.split_at(texts.len() / 2);
+                        left.extend([second, first]);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })?;
         let mut found = answers.into_iter();
-        let answer = |text: &&str| match self.is_empty(text) {
-            true => Some(Answer::Empty),
-            false => found.next(),
-        };
-        Ok(asked.iter().map_while(answer).collect())
+        Ok(asked.iter().map(|text| if self.is_empty(text) { None } else { found.next() }).collect())
     }
 
     /// Returns whether a record has no text: it is blank, or it is a pair of which one text is blank.
-    fn is_empty(&self, text: &str) -> bool {
+    pub fn is_empty(&self, text: &str) -> bool {
         let blank = |text: &str| text.trim().is_empty();
         let lacks = |(first, second)| blank(first) || blank(second);
         blank(text) || (self.trained_by.data.pair.is_some() && text.rsplit_once('\t').is_some_and(lacks))
@@ -311,18 +318,46 @@ impl Model {
             let middle = fits.midpoint(exceeds);
             if self.length(part(middle)) <= most { fits = middle } else { exceeds = middle }
         }
-        part(fits).trim()
+        if last { part(fits).trim_start() } else { part(fits).trim_end() }
     }
 
-    /// Returns one vector per text: the input of the last linear layer, of the first model of an ensemble.
+    /// Returns the number of text columns of a record, which are joined by tabs in a text for [`Self::predict`].
+    pub fn columns(&self) -> usize {
+        let data = &self.trained_by.data;
+        data.text.len().max(1) + usize::from(data.pair.is_some())
+    }
+
+    /// Returns the memory in bytes that a search with this beam width takes beside the batch of its texts: steps of a language
+    /// model or of a translator. Returns 0 for a model that does not search.
+    ///
+    /// # Errors
+    /// If the model cannot run row by row.
+    #[track_caller]
+    pub fn search_memory(&self, beam: usize) -> Result<u64> {
+        self.trained.search_memory(&self.predictor, beam).at_caller()
+    }
+
+    /// Releases the memory that earlier batches have left for later ones, if it is more than `bytes` for a model of the ensemble.
+    pub fn release_above(&self, bytes: u64) {
+        for predictor in [&self.predictor].into_iter().chain(self.trained.others()) {
+            predictor.release_above(bytes);
+        }
+    }
+
+    /// Returns one vector per text: the input of the last linear layer, of the first model of an ensemble. The vector of an
+    /// [empty](Self::is_empty) text is empty.
     ///
     /// # Errors
     /// If the model has no such vector (only models of `classify` have), and the errors of [`Self::predict`].
     #[track_caller]
     pub fn embed(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
-        let found = self.trained.rows(&self.predictor, texts, EMBEDDING).at_caller()?;
-        let width = found.shape().iter().skip(1).product::<usize>().max(1);
-        Ok(found.as_slice::<f32>().at_caller()?.chunks(width).map(<[f32]>::to_vec).collect())
+        let vectors = &mut |texts: &[&str]| {
+            let found = self.trained.rows(&self.predictor, texts, EMBEDDING)?;
+            let width = found.shape().iter().skip(1).product::<usize>().max(1);
+            Ok(found.as_slice::<f32>()?.chunks(width).map(<[f32]>::to_vec).collect())
+        };
+        let found = self.divided(texts, vectors).at_caller()?;
+        Ok(found.into_iter().map(Option::unwrap_or_default).collect())
     }
 
     /// Returns whether the model has one vector per text, for [`Self::embed`].
@@ -338,7 +373,7 @@ impl Model {
     #[track_caller]
     pub fn write(&self, text: &str, sampling: Sampling, seed: u64, tokens: usize) -> Result<String> {
         let (mut written, mut state) = (String::new(), self.begin().at_caller()?);
-        self.read(&mut state, text).at_caller()?;
+        self.read(&mut state, text, &mut || ControlFlow::Continue(())).at_caller()?;
         let mut add = |piece: &str| {
             written.push_str(piece);
             ControlFlow::Continue(())
@@ -363,13 +398,18 @@ impl Model {
     }
 
     /// Reads a text in a session of this model, and returns the number of its tokens. An empty text at the beginning of a session
-    /// is read as a line break.
+    /// is read as a line break. The callback `each` is called before each token, and ends the reading by `Break`.
     ///
     /// # Errors
     /// If the vocabulary has no entry for a token, or if a computed value is not a number.
     #[track_caller]
-    pub fn read(&self, session: &mut Session, text: &str) -> Result<usize> {
-        self.trained.read(&self.predictor, session, text).at_caller()
+    pub fn read(
+        &self,
+        session: &mut Session,
+        text: &str,
+        each: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<usize> {
+        self.trained.read(&self.predictor, session, text, each).at_caller()
     }
 
     /// Continues the text of a session by at most `tokens` tokens, and returns their number. The callback `each` gets each piece

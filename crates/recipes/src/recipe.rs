@@ -97,7 +97,13 @@ pub(super) trait AnsweringModel: Send + Sync {
     }
 
     /// Reads a text in a session of a language model; returns the number of its tokens.
-    fn read(&self, _: &Predictor, _: &mut Session, _text: &str) -> Result<usize> {
+    fn read(
+        &self,
+        _: &Predictor,
+        _: &mut Session,
+        _text: &str,
+        _each: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<usize> {
         Err(no_writer())
     }
 
@@ -110,6 +116,11 @@ pub(super) trait AnsweringModel: Send + Sync {
         _each: EachPiece<'_>,
     ) -> Result<usize> {
         Err(no_writer())
+    }
+
+    /// Returns the memory in bytes that a search with this beam width takes beside the batch of its texts.
+    fn search_memory(&self, _: &Predictor, _beam: usize) -> Result<u64> {
+        Ok(0)
     }
 
     /// Searches the most probable continuations of a text.

@@ -336,7 +336,7 @@ const JOINS_COLUMNS: fn(Task) -> bool = tasks!(Classify, not Tag | Lm | Translat
 
 impl Target {
     /// Returns whether each text has exactly one label.
-    pub(super) fn has_one_label(self) -> bool {
+    pub fn has_one_label(self) -> bool {
         match self {
             Self::Label => true,
             Self::Labels | Self::Number => false,

@@ -254,6 +254,13 @@ impl AnsweringModel for Translator {
         AnswerBatch::of_bytes(1 << 13)
     }
 
+    fn search_memory(&self, by: &Predictor, beam: usize) -> Result<u64> {
+        let mut session = by.sessions(SOURCES * beam, &[LOGITS])?;
+        // The memory of the sources themselves counts for the batch, so that each source has one token here.
+        session.begin(&[(FEEDS[0], &Variable::from_sequences(&vec![vec![0i64]; SOURCES * beam])?)])?;
+        super::lm::search_memory(session, by.vocabulary(KNOWN[1])?.len())
+    }
+
     fn answers(&self, by: &Predictor, texts: &[&str], how: &DecodingConfig) -> Result<Vec<Answer>> {
         let (sources, targets) = (by.vocabulary(KNOWN[0])?, by.vocabulary(KNOWN[1])?);
         let ids: Vec<Vec<i64>> =

@@ -18,7 +18,7 @@ fn main() {
     if model.task().continues_texts() {
         let (mut session, tokens) = (model.begin().unwrap(), 4000);
         let mut sampler = Sampling::default().sampler(1).unwrap();
-        model.read(&mut session, texts[0]).unwrap();
+        model.read(&mut session, texts[0], &mut || ControlFlow::Continue(())).unwrap();
         let started = Instant::now();
         model.write_each(&mut session, &mut sampler, tokens, &mut |_| ControlFlow::Continue(())).unwrap();
         println!("tokens/s of a session: {:.0}", tokens as f64 / started.elapsed().as_secs_f64());

@@ -10,19 +10,25 @@ use http_body_util::BodyExt;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::memory::MemoryPermit;
-use super::state::{State, UNIT};
-
-/// The memory of a request for each byte of its body: the body, the text in it, the answer with a tag for each word, and its JSON.
-pub(crate) const PER_BYTE: u64 = 24;
+use super::state::{PER_BYTE, State};
 
 /// A body with the memory that is counted for its request, and with its slot among the requests in work.
 pub(crate) struct Request<T> {
     pub(crate) value: T,
     pub(crate) held: MemoryPermit,
     pub(crate) slot: Slot,
+    pub(crate) times: Times,
+}
+
+/// The time at which a request began, and the time at which its answer is due.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    pub(crate) began: Instant,
+    pub(crate) due: Instant,
 }
 
 /// A slot among the requests in work; it is free again when it is dropped, also because the client has left.
@@ -54,22 +60,32 @@ pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Request<T>, Failure> {
-    let (bytes, held) = read(state, headers, body).await?;
+    let began = Instant::now();
+    let times = Times { began, due: began + state.settings.deadline };
+    let read = tokio::time::timeout_at(times.due, read(state, headers, body)).await;
+    let (bytes, held) = read.unwrap_or_else(|_| Err(Failure::no_body()))?;
     // A slow body takes no slot.
     let slot = Slot::take(state)?;
-    let value = off_thread(bytes.len(), move || parse(&bytes)).await??;
-    Ok(Request { value, held, slot })
+    let value = off_thread(bytes.len(), &held, move || parse(&bytes)).await??;
+    Ok(Request { value, held, slot, times })
 }
 
-/// Runs `work` on a thread of its own if a text of this size would keep other requests waiting.
+/// Runs `work` on a thread of its own if a text of this size would keep other requests waiting. The memory of the request is counted
+/// until the end of the work, even if the client leaves.
 pub(crate) async fn off_thread<T: Send + 'static>(
     bytes: usize,
+    held: &MemoryPermit,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Failure> {
     const LARGE: usize = 1 << 15;
     if bytes < LARGE {
         return Ok(work());
     }
+    let held = held.clone();
+    let work = move || {
+        let _held = held;
+        work()
+    };
     tokio::task::spawn_blocking(work).await.map_err(|_| Failure::internal())
 }
 
@@ -87,27 +103,17 @@ async fn read(
     if let Some(length) = length.filter(|&length| length > most) {
         return Err(too_long(length.to_string()));
     }
-    let count = |bytes: usize| {
-        let units = u32::try_from((bytes as u64).saturating_mul(PER_BYTE) / UNIT + 1).unwrap_or(u32::MAX);
-        state.bytes.clone().try_acquire_many_owned(units).map_err(|_| {
-            state.metrics.reject("memory");
-            Failure::overloaded("the bodies of the requests in work fill the memory for requests")
-        })
-    };
-    let (mut held, mut all) = (count(0)?, Vec::new());
-    let read = async move {
-        while let Some(frame) = body.frame().await {
-            let broken = "the body ended before its announced length, or is malformed";
-            let Ok(part) = frame.map_err(|_| Failure::invalid(broken))?.into_data() else { continue };
-            if all.len() + part.len() > most {
-                return Err(too_long("more".into()));
-            }
-            held.merge(count(part.len())?);
-            all.extend_from_slice(&part);
+    let (held, mut all) = (state.memory.permit()?, Vec::new());
+    while let Some(frame) = body.frame().await {
+        let broken = "the body ended before its announced length, or is malformed";
+        let Ok(part) = frame.map_err(|_| Failure::invalid(broken))?.into_data() else { continue };
+        if all.len() + part.len() > most {
+            return Err(too_long("more".into()));
         }
-        Ok((all, Arc::new(held)))
-    };
-    tokio::time::timeout(state.settings.deadline, read).await.unwrap_or_else(|_| Err(Failure::no_body()))
+        held.add(part.len() as u64 * PER_BYTE)?;
+        all.extend_from_slice(&part);
+    }
+    Ok((all, held))
 }
 
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
@@ -121,16 +127,21 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
     })
 }
 
-/// Returns an answer as JSON. The memory of the request is counted until the answer is sent.
-pub(crate) fn answer(value: &impl Serialize, held: MemoryPermit) -> Result<Response, Failure> {
-    struct Sent(Vec<u8>, #[allow(dead_code, reason = "dropped with the bytes")] MemoryPermit);
-    impl AsRef<[u8]> for Sent {
+/// Returns an answer as JSON; `bytes` is about its size. The memory of the request is counted until the answer is sent.
+pub(crate) async fn answer<T: Serialize>(
+    bytes: usize,
+    held: MemoryPermit,
+    value: impl FnOnce() -> T + Send + 'static,
+) -> Result<Response, Failure> {
+    struct SentBytes(Vec<u8>, #[allow(dead_code, reason = "dropped with the bytes")] MemoryPermit);
+    impl AsRef<[u8]> for SentBytes {
         fn as_ref(&self) -> &[u8] {
             &self.0
         }
     }
-    let bytes = serde_json::to_vec(value).map_err(|_| Failure::internal())?;
-    Ok(of_json(StatusCode::OK, Body::from(Bytes::from_owner(Sent(bytes, held)))))
+    let json = off_thread(bytes, &held, move || serde_json::to_vec(&value())).await?;
+    let json = json.map_err(|_| Failure::internal())?;
+    Ok(of_json(StatusCode::OK, Body::from(Bytes::from_owner(SentBytes(json, held)))))
 }
 
 /// Returns a small answer as JSON, whose memory need not be counted.

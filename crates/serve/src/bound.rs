@@ -5,6 +5,7 @@ use std::fmt;
 use unpadded::memory::shown;
 
 use super::memory::resident;
+use super::queue::KEPT;
 use super::state::State;
 
 /// The most memory that the process takes while it serves, by part.
@@ -14,6 +15,8 @@ pub struct MemoryBound {
     pub parts: Vec<(&'static str, u64)>,
 }
 
+/// The widest beam of a search: a wider beam takes memory that the bound does not count.
+pub(crate) const WIDEST: usize = 16;
 /// The least memory of a batch with which a server starts.
 const LEAST: u64 = 16_000_000;
 /// The buffers, the tasks and the kernel's view of a connection, beside its requests.
@@ -26,23 +29,29 @@ const HOLES: u64 = 8;
 impl MemoryBound {
     pub(crate) fn new(state: &State) -> Result<Self, String> {
         let settings = &state.settings;
-        let (mut step, mut session) = (0, 0);
-        for loaded in state.models.all().iter().filter(|loaded| loaded.writes()) {
-            let of_model = loaded.model.begin().and_then(|mut session| session.memory());
-            let of_model = of_model.map_err(|e| format!("{e:#}"))?;
-            let of_step = of_model.total() - of_model.parameters - of_model.state;
-            (step, session) = (step.max(of_step as u64), session.max(of_model.state as u64));
+        let (mut step, mut session, mut search) = (0, 0, 0);
+        let models = state.models.all();
+        for loaded in &models {
+            if loaded.writes() {
+                let of_model = loaded.model.begin().and_then(|mut session| session.memory());
+                let of_model = of_model.map_err(|e| format!("{e:#}"))?;
+                let of_step = of_model.total() - of_model.parameters - of_model.state;
+                (step, session) = (step.max(of_step as u64), session.max(of_model.state as u64));
+            }
+            let of_search = loaded.model.search_memory(WIDEST).map_err(|e| format!("{e:#}"))?;
+            search = search.max(of_search);
         }
-        let writes = state.models.all().iter().any(|loaded| loaded.writes());
+        let writes = models.iter().any(|loaded| loaded.writes());
         let count = |count: usize| if writes { count as u64 } else { 0 };
-        let reload = if settings.watch.is_some() { state.models.load_memory() } else { 0 };
         let fixed = [
             ("resident at the start", resident()),
             ("requests", settings.request_memory),
             ("connections", settings.connections as u64 * CONNECTION),
             ("streams", count(settings.streams) * (STREAM + step)),
             ("sessions", count(settings.sessions) * (session + 1024)),
-            ("reload", reload),
+            ("searches", search),
+            ("kept by other models", (models.len() as u64 - 1) * KEPT),
+            ("reload", state.models.load_memory()),
         ];
         let sum: u64 = fixed.iter().map(|(_, bytes)| bytes).sum();
         let batch = match settings.memory {

@@ -30,7 +30,8 @@ pub(crate) async fn run(
     listener: TcpListener,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let free = Arc::new(Semaphore::new(state.settings.connections));
+    let connections = state.settings.connections.min(Semaphore::MAX_PERMITS);
+    let free = Arc::new(Semaphore::new(connections));
     let (ending, ends) = watch::channel(false);
     let mut end = pin!(end);
     let upkeep = tokio::spawn(upkeep(state.clone()));
@@ -57,7 +58,7 @@ pub(crate) async fn run(
     let _ = tokio::time::timeout(ON_THE_WAY, waiting).await;
     drop(listener);
     let _ = ending.send(true);
-    let all = u32::try_from(state.settings.connections).unwrap_or(u32::MAX);
+    let all = u32::try_from(connections).unwrap_or(u32::MAX);
     let closed = tokio::time::timeout(state.settings.grace, free.acquire_many(all)).await.is_ok();
     upkeep.abort();
     match closed {

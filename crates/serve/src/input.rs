@@ -1,6 +1,6 @@
 //! The texts of a request: one or many, pairs, or rows of numbers; their limits, and their cut on request.
 
-use std::fmt;
+use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::body::off_thread;
 use super::failure::Failure;
+use super::memory::MemoryPermit;
 use super::models::ModelVersion;
 use super::state::State;
 
@@ -25,7 +26,11 @@ pub(crate) enum Truncate {
 
 /// A text, or the texts of a record: their columns are joined by tabs, as in the lines that the command answers.
 #[derive(Debug, Clone)]
-pub(crate) struct Text(pub(crate) String);
+pub(crate) struct Text {
+    pub(crate) text: String,
+    /// The number of texts that were joined.
+    columns: usize,
+}
 
 /// A text, or a list of texts.
 #[derive(Debug, Clone)]
@@ -45,21 +50,24 @@ impl<'de> Visitor<'de> for TextVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Text, E> {
-        Ok(Text(text.to_owned()))
+        Ok(Text { text: text.to_owned(), columns: 1 })
     }
 
     fn visit_string<E: Error>(self, text: String) -> Result<Text, E> {
-        Ok(Text(text))
+        Ok(Text { text, columns: 1 })
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut cells: A) -> Result<Text, A::Error> {
-        let mut joined: Option<String> = None;
+        let (mut text, mut columns) = (String::new(), 0);
         while let Some(cell) = cells.next_element::<String>()? {
+            if columns > 0 {
+                text.push('\t');
+            }
             // A tab within a text would begin another column.
-            let cell = cell.replace('\t', " ");
-            joined = Some(joined.map_or(cell.clone(), |joined| joined + "\t" + &cell));
+            text.push_str(&cell.replace('\t', " "));
+            columns += 1;
         }
-        Ok(Text(joined.unwrap_or_default()))
+        Ok(Text { text, columns })
     }
 }
 
@@ -79,7 +87,7 @@ impl<'de> Visitor<'de> for TextsVisitor {
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Texts, E> {
-        Ok(Texts(vec![Text(text.to_owned())]))
+        Ok(Texts(vec![Text { text: text.to_owned(), columns: 1 }]))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut all: A) -> Result<Texts, A::Error> {
@@ -135,13 +143,13 @@ impl<'de> Deserialize<'de> for Row {
 impl Row {
     /// Returns the row as a line of a LIBSVM file.
     fn line(&self, first: u64) -> String {
-        let entry = |(at, (index, value)): (usize, &(Option<u64>, f64))| {
-            let index = index.unwrap_or(first + at as u64);
-            (*value != 0.0).then(|| format!("{index}:{value}"))
-        };
-        let entries: Vec<String> = self.0.iter().enumerate().filter_map(entry).collect();
+        let mut line = String::new();
+        for (at, (index, value)) in self.0.iter().enumerate().filter(|(_, (_, value))| *value != 0.0) {
+            // Writing to a `String` cannot fail.
+            let _ = write!(line, "{}:{value} ", index.unwrap_or(first + at as u64));
+        }
         // A row of zeros only has no entries; a line without entries would be an empty text.
-        if entries.is_empty() { format!("{first}:0") } else { entries.join(" ") }
+        if line.is_empty() { format!("{first}:0") } else { line }
     }
 }
 
@@ -152,6 +160,8 @@ pub(crate) struct Input {
     pub(crate) tokens: usize,
     /// The number of tokens that were cut from each text.
     pub(crate) truncated: Vec<usize>,
+    /// The number of code points that were cut from the beginning of each text.
+    pub(crate) offsets: Vec<usize>,
 }
 
 impl Input {
@@ -161,6 +171,7 @@ impl Input {
         model: &Arc<ModelVersion>,
         texts: Vec<String>,
         truncate: Option<Truncate>,
+        held: &MemoryPermit,
     ) -> Result<Self, Failure> {
         let settings = &state.settings;
         if texts.len() > settings.texts {
@@ -168,10 +179,16 @@ impl Input {
             return Err(Failure::too_large(format!("texts: expected at most {most} a request, got {got}")));
         }
         let bytes = texts.iter().map(String::len).sum();
-        let (model, most) = (model.clone(), settings.text_tokens);
-        let input = off_thread(bytes, move || fit(&model.model, texts, most, truncate)).await??;
+        let (of_work, most) = (model.clone(), settings.text_tokens);
+        let input = off_thread(bytes, held, move || fit(&of_work.model, texts, most, truncate)).await??;
+        held.add(model.answer_bytes(input.texts.len(), input.tokens))?;
         state.metrics.truncated.inc_by(input.truncated.iter().filter(|&&count| count > 0).count() as u64);
         Ok(input)
+    }
+
+    /// Returns about the size of the answers in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.tokens.saturating_mul(8)
     }
 }
 
@@ -181,9 +198,8 @@ fn fit(
     most: usize,
     truncate: Option<Truncate>,
 ) -> Result<Input, Failure> {
-    let (mut tokens, mut truncated) = (0_usize, vec![0; texts.len()]);
-    let pairs = model.trained_by().data.pair.is_some() || model.trained_by().data.text.len() > 1;
-    for (at, (text, truncated)) in texts.iter_mut().zip(&mut truncated).enumerate() {
+    let (mut tokens, mut truncated, mut offsets) = (0_usize, vec![0; texts.len()], vec![0; texts.len()]);
+    for (at, text) in texts.iter_mut().enumerate() {
         let mut length = model.length(text);
         if length > most {
             let refused = |why: &str| {
@@ -194,16 +210,20 @@ fn fit(
             let Some(side) = truncate else {
                 return Err(refused("; `\"truncate\": \"right\"` cuts the end"));
             };
-            if pairs || model.asking() == Some(QuestionKind::Row) {
+            if model.columns() > 1 || model.asking() == Some(QuestionKind::Row) {
                 return Err(refused("; only single texts are cut"));
             }
-            *text = model.truncate(text, most, side == Truncate::Left).to_owned();
+            let part = model.truncate(text, most, side == Truncate::Left).to_owned();
+            if side == Truncate::Left {
+                offsets[at] = text[..text.len() - part.len()].chars().count();
+            }
+            *text = part;
             let kept = model.length(text);
-            (*truncated, length) = (length - kept, kept);
+            (truncated[at], length) = (length - kept, kept);
         }
         tokens = tokens.saturating_add(length);
     }
-    Ok(Input { texts: texts.into(), tokens, truncated })
+    Ok(Input { texts: texts.into(), tokens, truncated, offsets })
 }
 
 /// Returns the texts or the rows of a request as lines that the model reads; exactly one of the fields must be given.
@@ -215,8 +235,8 @@ pub(crate) fn lines(
 ) -> Result<Vec<String>, Failure> {
     let takes_rows = model.asking() == Some(QuestionKind::Row);
     let mut found: Vec<String> = match (text, texts, rows) {
-        (Some(Text(text)), None, None) => vec![text],
-        (None, Some(Texts(texts)), None) => texts.into_iter().map(|Text(text)| text).collect(),
+        (Some(text), None, None) => checked_columns(model, vec![text])?,
+        (None, Some(Texts(texts)), None) => checked_columns(model, texts)?,
         (None, None, Some(rows)) if takes_rows => {
             let first =
                 model.predictor().note("first index").and_then(|first| first.parse().ok()).unwrap_or(1);
@@ -232,21 +252,25 @@ pub(crate) fn lines(
         }
         _ => return Err(Failure::invalid("expected one of `text`, `texts` and `rows`, got several")),
     };
-    let data = &model.trained_by().data;
-    let columns = data.text.len().max(1) + usize::from(data.pair.is_some());
-    if columns > 1 && !takes_rows {
-        let wrong =
-            found.iter().position(|text| text.split('\t').count() != columns && !text.trim().is_empty());
-        if let Some(at) = wrong {
-            let got = found[at].split('\t').count();
-            return Err(Failure::invalid(format!(
-                "`texts[{at}]`: expected a list of {columns} texts, which the model reads together, got {got}"
-            )));
-        }
-    }
     if model.asking() == Some(QuestionKind::Words) {
         // A tagger splits texts at spaces; a space for a line break keeps all offsets.
         found.iter_mut().for_each(|text| *text = text.replace(['\n', '\r'], " "));
     }
     Ok(found)
+}
+
+/// Checks that each record has the number of texts that the model reads together; also takes a text with tabs in place of a list.
+fn checked_columns(model: &Model, texts: Vec<Text>) -> Result<Vec<String>, Failure> {
+    let columns = model.columns();
+    for (at, Text { text, columns: given }) in texts.iter().enumerate() {
+        let given = if *given == 1 && columns > 1 { text.split('\t').count() } else { *given };
+        if given != columns && !text.trim().is_empty() {
+            let expected = match columns {
+                1 => "one text".to_owned(),
+                _ => format!("a list of {columns} texts, which the model reads together"),
+            };
+            return Err(Failure::invalid(format!("`texts[{at}]`: expected {expected}, got {given}")));
+        }
+    }
+    Ok(texts.into_iter().map(|text| text.text).collect())
 }

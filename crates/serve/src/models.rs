@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
+use unpadded::memory::shown;
 use unpadded::predict::Sampling;
 use unpadded_recipes::Model;
 
@@ -55,11 +56,23 @@ pub(crate) struct ModelVersion {
     pub(crate) model: Model,
     /// The seconds since 1970 at which the model was loaded.
     pub(crate) since: u64,
+    /// The width of a vector of a text; 0 for a model without vectors.
+    width: usize,
 }
 
 impl ModelVersion {
     pub(crate) fn task(&self) -> &'static str {
         self.model.task().name()
+    }
+
+    /// Returns the memory of the answers to texts with this number of tokens, as values and as JSON, in bytes.
+    pub(crate) fn answer_bytes(&self, texts: usize, tokens: usize) -> u64 {
+        let predictor = self.model.predictor();
+        let labels = predictor.vocabulary("labels").map_or(0, |labels| labels.len());
+        // A word with its tag is two strings and a span; a label is a string with its probability.
+        let per_token = if predictor.vocabulary("tags").is_ok() { 200 } else { 24 };
+        (texts.saturating_mul(256 + labels.saturating_mul(100) + self.width * 20) as u64)
+            .saturating_add(tokens.saturating_mul(per_token) as u64)
     }
 
     pub(crate) fn writes(&self) -> bool {
@@ -75,8 +88,9 @@ struct Entry {
     loaded: Arc<ModelVersion>,
     /// The times and sizes of the files at the last load, whether it succeeded or not.
     stamp: Stamp,
-    /// The memory that the last load took at its peak.
+    /// The memory that the first load took at its peak, and the size of its files, beyond which a reload does not fit the bound.
     peak: u64,
+    size: u64,
 }
 
 /// The models in the order in which they were added.
@@ -110,10 +124,12 @@ impl Models {
         if self.find(Some(name)).is_ok() {
             return Err(format!("model name `{name}`: expected each name once, got it twice"));
         }
-        let stamp = stamp(&*source);
-        let (loaded, peak) = self.load(name, &*source, settings)?;
+        let (stamp, before) = (stamp(&*source), memory::reset_peak());
+        let loaded = self.load(name, &*source, settings)?;
+        let peak = memory::peak().saturating_sub(before);
         metrics.reloaded(name, "loaded");
-        self.lock().push(Entry { name: name.to_owned(), source, loaded, stamp, peak });
+        let size = size(&stamp);
+        self.lock().push(Entry { name: name.to_owned(), source, loaded, stamp, peak, size });
         Ok(())
     }
 
@@ -122,18 +138,17 @@ impl Models {
         name: &str,
         source: &dyn ModelSource,
         settings: &Settings,
-    ) -> Result<(Arc<ModelVersion>, u64), String> {
-        let before = memory::reset_peak();
-        let work = || -> Result<Model, String> {
+    ) -> Result<Arc<ModelVersion>, String> {
+        let work = || -> Result<(Model, usize), String> {
             let model = source.load()?;
             model.set_memory_limit(self.batch_memory(settings));
-            first_answer(&model).map_err(|e| format!("the first answer failed: {e:#}"))?;
-            Ok(model)
+            let width = first_answer(&model).map_err(|e| format!("the first answer failed: {e:#}"))?;
+            Ok((model, width))
         };
-        let model = catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the load panicked".to_owned())??;
+        let loaded = catch_unwind(AssertUnwindSafe(work)).map_err(|_| "the load panicked".to_owned())?;
+        let (model, width) = loaded?;
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_secs());
-        let loaded = Arc::new(ModelVersion { name: name.to_owned(), model, since });
-        Ok((loaded, memory::peak().saturating_sub(before)))
+        Ok(Arc::new(ModelVersion { name: name.to_owned(), model, since, width }))
     }
 
     /// Returns a model by its name, or the first model.
@@ -181,25 +196,32 @@ impl Models {
     /// Loads models again: all, or the models whose files have changed. Returns a message per model.
     pub(crate) fn reload(&self, changed: bool, settings: &Settings, metrics: &Metrics) -> Vec<String> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let names: Vec<String> = self.lock().iter().map(|entry| entry.name.clone()).collect();
+        let of_entry = |entry: &Entry| {
+            let most = entry.size + entry.size / 4 + 1_000_000;
+            (entry.name.clone(), entry.source.clone(), entry.stamp.clone(), most)
+        };
+        let known: Vec<_> = self.lock().iter().map(of_entry).collect();
         let mut messages = Vec::new();
-        for name in names {
-            let take = |entry: &mut Entry| {
-                let now = stamp(&*entry.source);
-                let is_new = entry.stamp != now && now.iter().all(Option::is_some);
-                (!changed || is_new).then(|| {
-                    entry.stamp = now;
-                    entry.source.clone()
-                })
+        for (name, source, before, most) in known {
+            // The lock is free while files are read, because requests need it.
+            let now = stamp(&*source);
+            if changed && (before == now || now.iter().any(Option::is_none)) {
+                continue;
+            }
+            let found = match size(&now) {
+                size if size > most => Err(format!(
+                    "its files grew to {}, and the memory bound counts {}: start the server again",
+                    shown(size.into()),
+                    shown(most.into())
+                )),
+                _ => self.load(&name, &*source, settings),
             };
-            let source = self.lock().iter_mut().find(|entry| entry.name == name).and_then(take);
-            let Some(source) = source else { continue };
-            let found = self.load(&name, &*source, settings);
             let mut entries = self.lock();
             let Some(entry) = entries.iter_mut().find(|entry| entry.name == name) else { continue };
+            entry.stamp = now;
             match found {
-                Ok((loaded, peak)) => {
-                    (entry.loaded, entry.peak) = (loaded, peak);
+                Ok(loaded) => {
+                    entry.loaded = loaded;
                     metrics.reloaded(&name, "loaded");
                     tracing::info!(model = name, "reloaded");
                     messages.push(format!("{name}: reloaded"));
@@ -215,6 +237,10 @@ impl Models {
     }
 }
 
+fn size(stamp: &Stamp) -> u64 {
+    stamp.iter().flatten().map(|(_, size)| size).sum()
+}
+
 fn stamp(source: &dyn ModelSource) -> Stamp {
     let of_file = |path: PathBuf| {
         let about = std::fs::metadata(path).ok()?;
@@ -223,15 +249,17 @@ fn stamp(source: &dyn ModelSource) -> Stamp {
     source.files().into_iter().map(of_file).collect()
 }
 
-/// Answers a text, so that everything is compiled and every thread has started before the first request.
-fn first_answer(model: &Model) -> unpadded::Result<()> {
+/// Answers a text, so that everything is compiled and every thread has started before the first request. Returns the width of a
+/// vector of a text.
+fn first_answer(model: &Model) -> unpadded::Result<usize> {
     if model.task().continues_texts() {
-        return model.write("a", Sampling::default(), 1, 1).map(drop);
+        return model.write("a", Sampling::default(), 1, 1).map(|_| 0);
     }
     let text = match model.asking() {
-        Some(unpadded_text::QuestionKind::Row) => "1:1",
-        _ if model.trained_by().data.pair.is_some() => "a\ta",
-        _ => "a",
+        Some(unpadded_text::QuestionKind::Row) => "1:1".to_owned(),
+        _ => vec!["a"; model.columns()].join("\t"),
     };
-    model.predict(&[text]).map(drop)
+    model.predict(&[&text])?;
+    let vectors = if model.embeds() { model.embed(&[&text])? } else { Vec::new() };
+    Ok(vectors.first().map_or(0, Vec::len))
 }

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
 use unpadded::predict::Beam;
-use unpadded_recipes::{Answer, DecodingConfig};
+use unpadded_recipes::{Answer, DecodingConfig, Model};
 
 use super::failure::Failure;
 use super::memory::MemoryPermit;
@@ -24,10 +24,26 @@ pub(crate) enum Work {
     Search(Beam, usize),
 }
 
-/// What a model found for the texts of a request.
+/// What a model found for a text.
 pub(crate) enum Output {
-    Answers(Vec<Answer>),
-    Vectors(Vec<Vec<f32>>),
+    Answer(Answer),
+    Vector(Vec<f32>),
+}
+
+impl Output {
+    pub(crate) fn answer(self) -> Option<Answer> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            Self::Vector(_) => None,
+        }
+    }
+
+    pub(crate) fn vector(self) -> Option<Vec<f32>> {
+        match self {
+            Self::Vector(vector) => Some(vector),
+            Self::Answer(_) => None,
+        }
+    }
 }
 
 /// The texts of a request, which are answered together.
@@ -39,7 +55,7 @@ pub(crate) struct Job {
     /// The counted memory of the request, which the queue holds even if the client has left.
     pub(crate) _held: MemoryPermit,
     pub(crate) queued: Instant,
-    pub(crate) reply: oneshot::Sender<Result<Output, Failure>>,
+    pub(crate) reply: oneshot::Sender<Result<Vec<Output>, Failure>>,
 }
 
 #[derive(Default)]
@@ -47,6 +63,9 @@ struct Waiting {
     jobs: VecDeque<Job>,
     closed: bool,
 }
+
+/// The memory that a model may keep from its batches while other models compute, in bytes.
+pub(crate) const KEPT: u64 = 4_000_000;
 
 /// A queue with the thread that runs it. One batch runs at a time, so that the memory of a batch is taken once.
 pub(crate) struct Queue {
@@ -81,7 +100,14 @@ impl Queue {
     }
 
     fn run(&self) {
+        let mut last: Weak<ModelVersion> = Weak::new();
         while let Some(jobs) = self.next() {
+            let model = jobs.first().map_or_else(Weak::new, |job| Arc::downgrade(&job.model));
+            // The memory of a batch is taken once, so that a model does not keep it while others compute.
+            if let Some(last) = last.upgrade().filter(|_| !Weak::ptr_eq(&last, &model)) {
+                last.model.release_above(KEPT);
+            }
+            last = model;
             self.answer(jobs);
         }
     }
@@ -140,46 +166,48 @@ impl Queue {
 
     /// Answers the requests together. After an error, each is answered alone, so that the error is its own.
     fn answer(&self, jobs: Vec<Job>) {
-        let found = self.found(&jobs);
-        match found {
-            // A client may have left before its answer.
-            Ok(Output::Answers(all)) => {
+        match self.found(&jobs) {
+            Ok(all) => {
                 let mut all = all.into_iter();
                 for job in jobs {
                     let own = all.by_ref().take(job.texts.len()).collect();
-                    let _ = job.reply.send(Ok(Output::Answers(own)));
+                    let _ = job.reply.send(Ok(own)); // the client may have left
                 }
             }
-            Ok(Output::Vectors(all)) => {
-                let mut all = all.into_iter();
-                for job in jobs {
-                    let own = all.by_ref().take(job.texts.len()).collect();
-                    let _ = job.reply.send(Ok(Output::Vectors(own)));
-                }
+            Err(_) if jobs.len() > 1 => {
+                let waits = jobs.into_iter().filter(|job| !job.reply.is_closed());
+                waits.for_each(|job| self.answer(vec![job]));
             }
-            Err(_) if jobs.len() > 1 => jobs.into_iter().for_each(|job| self.answer(vec![job])),
             Err(failure) => jobs.into_iter().for_each(|job| drop(job.reply.send(Err(failure.clone())))),
         }
     }
 
-    fn found(&self, jobs: &[Job]) -> Result<Output, Failure> {
-        let Some(first) = jobs.first() else { return Ok(Output::Answers(Vec::new())) };
+    fn found(&self, jobs: &[Job]) -> Result<Vec<Output>, Failure> {
+        let Some(first) = jobs.first() else { return Ok(Vec::new()) };
         let texts: Vec<&str> = jobs.iter().flat_map(|job| job.texts.iter().map(String::as_str)).collect();
         let model = &first.model.model;
-        let run = || match &first.work {
-            Work::Predict(decoding) => model.predict_by(&texts, decoding).map(Output::Answers),
-            Work::Embed => model.embed(&texts).map(Output::Vectors),
-            Work::Search(beam, tokens) => {
-                let search = |text: &&str| Ok(Answer::Ranked(model.search(text, *tokens, beam)?));
-                texts.iter().map(search).collect::<unpadded::Result<_>>().map(Output::Answers)
-            }
-        };
-        let found = catch_unwind(AssertUnwindSafe(run)).map_err(|_| Failure::internal())?;
+        let found = catch_unwind(AssertUnwindSafe(|| first.work.run(model, &texts)));
         self.metrics.predicted.set(model.predictor().last_memory() as f64);
-        found.map_err(|error| Failure::of_model(&error))
+        found.map_err(|_| Failure::internal())?.map_err(|error| Failure::of_model(&error))
+    }
+}
+
+impl Work {
+    pub(crate) fn run(&self, model: &Model, texts: &[&str]) -> unpadded::Result<Vec<Output>> {
+        let answers = |found: Vec<Answer>| found.into_iter().map(Output::Answer).collect();
+        match self {
+            Self::Predict(decoding) => model.predict_by(texts, decoding).map(answers),
+            Self::Embed => Ok(model.embed(texts)?.into_iter().map(Output::Vector).collect()),
+            Self::Search(beam, tokens) => {
+                let search =
+                    |text: &&str| Ok(Output::Answer(Answer::Ranked(model.search(text, *tokens, beam)?)));
+                texts.iter().map(search).collect()
+            }
+        }
     }
 }
 
 fn joins(first: &Job, other: &Job) -> bool {
-    Arc::ptr_eq(&first.model, &other.model) && first.work == other.work
+    // A language model answers one text after the other, so that nothing is gained.
+    Arc::ptr_eq(&first.model, &other.model) && first.work == other.work && !first.model.writes()
 }

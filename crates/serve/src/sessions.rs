@@ -52,6 +52,7 @@ impl Sessions {
         getrandom::fill(&mut random).map_err(|_| Failure::internal())?;
         let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut entries = self.lock();
+        entries.retain(|_, entry| entry.text.is_none() || entry.used.elapsed() < self.time);
         if entries.len() >= self.most {
             return Err(Failure::overloaded(format!("expected at most {} sessions at once", self.most)));
         }
@@ -69,8 +70,17 @@ impl Sessions {
     /// Takes a session for a request; [`Self::put_back`] ends the use.
     pub(crate) fn take(&self, name: &str) -> Result<Text, Failure> {
         let mut entries = self.lock();
-        let entry = entries.get_mut(name).ok_or_else(Self::unknown)?;
+        let lives = |entry: &&mut Entry| entry.used.elapsed() < self.time;
+        let entry = entries.get_mut(name).filter(lives).ok_or_else(Self::unknown)?;
         entry.text.take().ok_or_else(|| Failure::overloaded("another request uses the session"))
+    }
+
+    /// Returns the number of tokens of a session, and the name of its model.
+    pub(crate) fn tokens(&self, name: &str) -> Result<(usize, String), Failure> {
+        let entries = self.lock();
+        let text = entries.get(name).ok_or_else(Self::unknown)?.text.as_ref();
+        let text = text.ok_or_else(|| Failure::overloaded("another request uses the session"))?;
+        Ok((text.tokens, text.model.name.clone()))
     }
 
     /// Puts a session back, unless it was deleted meanwhile.

@@ -6,23 +6,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Semaphore;
 
 use super::failure::Failure;
+use super::memory::RequestMemory;
 use super::metrics::Metrics;
 use super::models::Models;
 use super::queue::Queue;
 use super::sessions::Sessions;
 use super::settings::Settings;
 
+/// The memory of a request for each byte of its body: the body, its values and its texts.
+pub(crate) const PER_BYTE: u64 = 24;
+
 /// What all requests share.
 pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) models: Models,
     pub(crate) queue: Arc<Queue>,
+    /// The queue of language models, which write and search for so long that other models would wait.
+    pub(crate) slow: Arc<Queue>,
     pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,
     /// The requests that may be in work at once.
     pub(crate) slots: Arc<Semaphore>,
-    /// The bytes that bodies, parsed texts and answers may take at once, in units of [`UNIT`].
-    pub(crate) bytes: Arc<Semaphore>,
+    /// The memory that bodies, parsed texts and answers may take at once.
+    pub(crate) memory: RequestMemory,
     /// The texts that may be written at once.
     pub(crate) streams: Arc<Semaphore>,
     /// Whether requests are let in.
@@ -31,20 +37,20 @@ pub(crate) struct State {
     pub(crate) ends: AtomicBool,
 }
 
-/// The unit in which the memory of requests is counted, in bytes.
-pub(crate) const UNIT: u64 = 1024;
-
 impl State {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(mut settings: Settings) -> Self {
         let metrics = Metrics::default();
-        let units = usize::try_from(settings.request_memory / UNIT).unwrap_or(usize::MAX);
+        // Two of the longest bodies fit at once.
+        settings.request_memory = settings.request_memory.max(2 * PER_BYTE * settings.body as u64);
+        let semaphore = |permits: usize| Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)));
         Self {
             models: Models::default(),
             queue: Queue::start(settings.clone(), metrics.clone()),
+            slow: Queue::start(settings.clone(), metrics.clone()),
             sessions: Sessions::new(settings.sessions, settings.session_time),
-            slots: Arc::new(Semaphore::new(settings.requests)),
-            bytes: Arc::new(Semaphore::new(units.clamp(1, Semaphore::MAX_PERMITS))),
-            streams: Arc::new(Semaphore::new(settings.streams)),
+            slots: semaphore(settings.requests),
+            memory: RequestMemory::new(settings.request_memory),
+            streams: semaphore(settings.streams),
             open: AtomicBool::new(false),
             ends: AtomicBool::new(false),
             metrics,
@@ -76,5 +82,6 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         self.queue.close();
+        self.slow.close();
     }
 }

@@ -3,11 +3,13 @@
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use unpadded::predict::Sampler;
 
+use super::body::Times;
 use super::failure::Failure;
 use super::memory::MemoryPermit;
 use super::sessions::Text;
@@ -23,6 +25,24 @@ pub(crate) struct Writing {
     pub(crate) tokens: usize,
     /// The texts that end the written text; they are not part of it.
     pub(crate) stop: Vec<String>,
+    pub(crate) times: Times,
+}
+
+/// The pieces of a text. Their place among the streams, and their memory, are free when the last piece was taken.
+pub(crate) struct Pieces {
+    pieces: UnboundedReceiver<Piece>,
+    _permits: Arc<(OwnedSemaphorePermit, MemoryPermit)>,
+}
+
+impl Pieces {
+    pub(crate) async fn next(&mut self) -> Option<Piece> {
+        self.pieces.recv().await
+    }
+
+    /// Waits for a piece, and adds all pieces that wait to `all`; returns whether there were any.
+    pub(crate) async fn next_all(&mut self, all: &mut Vec<Piece>) -> bool {
+        self.pieces.recv_many(all, 64).await > 0
+    }
 }
 
 /// What a stream sends.
@@ -33,11 +53,7 @@ pub(crate) enum Piece {
 }
 
 /// Starts to write; the number of tokens bounds the pieces that wait for a slow client.
-pub(crate) fn start(
-    state: &Arc<State>,
-    writing: Writing,
-    held: MemoryPermit,
-) -> Result<UnboundedReceiver<Piece>, Failure> {
+pub(crate) fn start(state: &Arc<State>, writing: Writing, held: MemoryPermit) -> Result<Pieces, Failure> {
     let permit = state.streams.clone().try_acquire_owned();
     let Ok(permit) = permit else {
         give_back(state, writing.session, writing.text);
@@ -46,18 +62,25 @@ pub(crate) fn start(
         return Err(Failure::overloaded(format!("expected at most {most} texts written at once")));
     };
     let (to, pieces) = unbounded_channel();
-    let state = state.clone();
+    let (state, permits) = (state.clone(), Arc::new((permit, held)));
+    let of_writer = permits.clone();
     tokio::task::spawn_blocking(move || {
-        let _until_the_end = (permit, held);
-        let Writing { mut text, session, prompt, mut sampler, tokens, stop } = writing;
-        let mut sent = PieceSender::new(&state, &to, &stop);
+        let _until_the_end = of_writer;
+        let Writing { mut text, session, prompt, mut sampler, tokens, stop, times } = writing;
+        let mut sent = PieceSender::new(&state, &to, &stop, times.began);
         let mut run = || -> unpadded::Result<Piece> {
-            let read = text.model.model.read(&mut text.session, &prompt)?;
+            let ends = || to.is_closed() || times.due < Instant::now();
+            let go_on = &mut || if ends() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            let read = text.model.model.read(&mut text.session, &prompt, go_on)?;
+            text.tokens += read;
+            if ends() {
+                return Ok(Piece::Failed(Failure::no_answer()));
+            }
             let model = &text.model.model;
             let written =
                 model.write_each(&mut text.session, &mut sampler, tokens, &mut |piece| sent.add(piece))?;
             sent.end();
-            text.tokens += read + written;
+            text.tokens += written;
             Ok(Piece::Done { read, written, stopped: sent.stopped })
         };
         let done = match catch_unwind(AssertUnwindSafe(&mut run)) {
@@ -68,7 +91,7 @@ pub(crate) fn start(
         give_back(&state, session, text);
         let _ = to.send(done); // the client may have left
     });
-    Ok(pieces)
+    Ok(Pieces { pieces, _permits: permits })
 }
 
 fn give_back(state: &State, session: Option<String>, text: Text) {
@@ -90,11 +113,14 @@ struct PieceSender<'a> {
 }
 
 impl<'a> PieceSender<'a> {
-    fn new(state: &'a State, to: &'a UnboundedSender<Piece>, stop: &'a [String]) -> Self {
-        Self { state, to, stop, kept: String::new(), before: Instant::now(), is_first: true, stopped: false }
+    fn new(state: &'a State, to: &'a UnboundedSender<Piece>, stop: &'a [String], began: Instant) -> Self {
+        Self { state, to, stop, kept: String::new(), before: began, is_first: true, stopped: false }
     }
 
     fn add(&mut self, piece: &str) -> ControlFlow<()> {
+        if piece.is_empty() {
+            return self.send(String::new());
+        }
         let metrics = &self.state.metrics;
         let times = if self.is_first { &metrics.first_token } else { &metrics.between_tokens };
         times.observe(self.before.elapsed().as_secs_f64());

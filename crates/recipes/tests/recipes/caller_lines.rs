@@ -57,10 +57,12 @@ fn the_error_of_a_call_names_its_line() {
     calls.at("lib::compare", || unpadded_recipes::compare(&[(&other, &model)]).map(drop));
     calls.at("Model::write", || model.write("a", Sampling::default(), 1, 1).map(drop));
     let mut writer = unpadded_recipes::prepare(&Config::new(Task::Lm)).unwrap().trainer;
-    let mut session = Model::new(writer.for_inference().unwrap()).unwrap().begin().unwrap();
+    let writer = Model::new(writer.for_inference().unwrap()).unwrap();
+    let mut session = writer.begin().unwrap();
+    calls.at("Model::search_memory", || writer.search_memory(0).map(drop));
     let mut sampler = Sampling::default().sampler(1).unwrap();
     calls.at("Model::begin", || model.begin().map(drop));
-    calls.at("Model::read", || model.read(&mut session, "a").map(drop));
+    calls.at("Model::read", || model.read(&mut session, "a", &mut || ControlFlow::Continue(())).map(drop));
     calls.at("Model::write_each", || {
         model.write_each(&mut session, &mut sampler, 1, &mut |_| ControlFlow::Break(())).map(drop)
     });

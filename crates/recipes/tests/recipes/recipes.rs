@@ -156,7 +156,10 @@ fn a_language_model_writes_out_of_its_file() -> std::result::Result<(), Box<dyn 
         text.push_str(piece);
         std::ops::ControlFlow::Continue(())
     };
-    assert_eq!((model.read(&mut session, "ab")?, model.read(&mut session, "c")?), (2, 1));
+    let go_on = &mut || std::ops::ControlFlow::Continue(());
+    assert_eq!((model.read(&mut session, "ab", go_on)?, model.read(&mut session, "c", go_on)?), (2, 1));
+    let stop = &mut || std::ops::ControlFlow::Break(());
+    assert_eq!(model.read(&mut model.begin()?, "abc", stop)?, 0);
     for tokens in [5, 7] {
         assert_eq!(model.write_each(&mut session, &mut sampler, tokens, &mut add)?, tokens);
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use tokio::sync::oneshot;
+use unpadded_recipes::Answer;
 
+use super::super::body::Times;
 use super::super::failure::Failure;
 use super::super::input::Input;
 use super::super::memory::MemoryPermit;
@@ -18,22 +20,25 @@ use super::super::state::State;
 #[derive(Clone, Copy)]
 pub(super) struct Task(pub(super) &'static str);
 
-/// Adds the task of a model to its answer.
-pub(super) fn of_task(model: &ModelVersion, mut response: Response) -> Response {
+/// Adds the task of a model to its answer, or to its error.
+pub(super) fn of_task(model: &ModelVersion, answer: Result<Response, Failure>) -> Response {
+    let mut response = answer.into_response();
     response.extensions_mut().insert(Task(model.task()));
     response
 }
 
-/// Queues the texts of a request, and returns what the model found for them.
+/// Queues the texts of a request, and returns what the model found for each.
 pub(super) async fn ask(
     state: &State,
     model: &Arc<ModelVersion>,
     work: Work,
     input: &Input,
     held: &MemoryPermit,
-) -> Result<Output, Failure> {
+    times: Times,
+) -> Result<Vec<Output>, Failure> {
     let (reply, answer) = oneshot::channel();
-    state.queue.push(Job {
+    let queue = if model.writes() { &state.slow } else { &state.queue };
+    queue.push(Job {
         model: model.clone(),
         work,
         texts: input.texts.clone(),
@@ -42,11 +47,24 @@ pub(super) async fn ask(
         queued: Instant::now(),
         reply,
     });
-    match tokio::time::timeout(state.settings.deadline, answer).await {
+    match tokio::time::timeout_at(times.due, answer).await {
         Ok(Ok(found)) => found,
         Ok(Err(_)) => Err(Failure::internal()),
         Err(_) => Err(Failure::no_answer()),
     }
+}
+
+/// Asks for answers, as [`ask`] does.
+pub(super) async fn answers(
+    state: &State,
+    model: &Arc<ModelVersion>,
+    work: Work,
+    input: &Input,
+    held: &MemoryPermit,
+    times: Times,
+) -> Result<Vec<Answer>, Failure> {
+    let found = ask(state, model, work, input, held, times).await?;
+    Ok(found.into_iter().filter_map(Output::answer).collect())
 }
 
 /// Checks that a body is announced as JSON, or not announced.

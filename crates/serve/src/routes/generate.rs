@@ -8,21 +8,21 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
-use tokio::sync::mpsc::UnboundedReceiver;
 use unpadded::predict::{Beam, Sampling};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request};
+use super::super::body::{self, Request, Times};
+use super::super::bound::WIDEST;
 use super::super::failure::Failure;
-use super::super::input::{Input, Truncate};
+use super::super::input::{Input, Texts, Truncate};
 use super::super::memory::MemoryPermit;
 use super::super::models::ModelVersion;
 use super::super::queue::Work;
 use super::super::sessions::Text;
 use super::super::state::State;
-use super::super::streams::{self, Piece, Writing};
-use super::ask::{ask, is_json, of_task};
-use super::predict::{answers, decoding};
+use super::super::streams::{self, Piece, Pieces, Writing};
+use super::ask::{answers, is_json, of_task};
+use super::predict::decoding;
 
 /// A text to continue by a language model, or to translate.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -37,8 +37,17 @@ pub(crate) struct GenerateRequest {
     session: Option<String>,
     /// The maximum number of new tokens (default: 200).
     max_tokens: Option<usize>,
-    #[serde(flatten)]
-    how: Draws,
+    /// Temperature of sampling; 0 always takes the likeliest token (default: 0.8).
+    temperature: Option<f64>,
+    /// Top-k sampling: only this many likeliest tokens.
+    top_k: Option<usize>,
+    /// Top-p (nucleus) sampling: only the likeliest tokens with this total probability.
+    top_p: Option<f64>,
+    /// Seed of the draws: equal seeds give equal texts (default: drawn).
+    seed: Option<u64>,
+    /// Texts that end the text; they are not part of it.
+    #[schema(value_type = Option<Vec<String>>)]
+    stop: Option<Texts>,
     /// Beam width of a search for the most probable text, in place of draws.
     beam: Option<usize>,
     /// The number of texts of a search.
@@ -53,19 +62,13 @@ pub(crate) struct GenerateRequest {
 }
 
 /// How tokens are drawn.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
-pub(crate) struct Draws {
-    /// Temperature of sampling; 0 always takes the likeliest token (default: 0.8).
+#[derive(Clone, Default)]
+pub(super) struct Draws {
     pub(super) temperature: Option<f64>,
-    /// Top-k sampling: only this many likeliest tokens.
     pub(super) top_k: Option<usize>,
-    /// Top-p (nucleus) sampling: only the likeliest tokens with this total probability.
     pub(super) top_p: Option<f64>,
-    /// Seed of the draws: equal seeds give equal texts (default: drawn).
     pub(super) seed: Option<u64>,
-    /// Texts that end the text; they are not part of it.
-    #[schema(value_type = Option<Vec<String>>)]
-    pub(super) stop: Option<super::super::input::Texts>,
+    pub(super) stop: Option<Texts>,
 }
 
 /// What a request asks to write, after the checks of its limits.
@@ -84,8 +87,8 @@ impl Order {
         state: &Arc<State>,
         how: &Draws,
         default: f64,
-        held: MemoryPermit,
-    ) -> Result<(UnboundedReceiver<Piece>, usize), Failure> {
+        (held, times): (MemoryPermit, Times),
+    ) -> Result<(Pieces, usize), Failure> {
         let Self { model, prompt, session, tokens, truncate } = self;
         let most = state.settings.new_tokens;
         if tokens > most {
@@ -104,18 +107,18 @@ impl Order {
         let sampling = Sampling::default().temperature(how.temperature.unwrap_or(default));
         let sampling = sampling.top_k(how.top_k).top_p(how.top_p.unwrap_or(1.0));
         let sampler = sampling.sampler(seed).map_err(|e| Failure::invalid(format!("{e:#}")))?;
-        let stop = how.stop.iter().flat_map(|stop| &stop.0).map(|text| text.0.clone());
+        let stop = how.stop.iter().flat_map(|stop| &stop.0).map(|stop| stop.text.clone());
         let stop: Vec<String> = stop.filter(|stop| !stop.is_empty()).collect();
         if stop.len() > 16 || stop.iter().any(|stop| stop.len() > 1024) {
             return Err(Failure::invalid("`stop`: expected at most 16 texts of at most 1024 bytes"));
         }
-        let input = Input::checked(state, &model, vec![prompt], truncate).await?;
+        let input = Input::checked(state, &model, vec![prompt], truncate, &held).await?;
         let prompt = input.texts.first().cloned().unwrap_or_default();
         let text = match &session {
             Some(name) => state.sessions.take(name)?,
             None => Text::begin(&model)?,
         };
-        let writing = Writing { text, session, prompt, sampler, tokens, stop };
+        let writing = Writing { text, session, prompt, sampler, tokens, stop, times };
         Ok((streams::start(state, writing, held)?, input.truncated.first().copied().unwrap_or(0)))
     }
 }
@@ -129,13 +132,10 @@ pub(super) struct Completion {
 }
 
 /// Waits for the end of a text.
-pub(super) async fn whole(
-    state: &State,
-    mut pieces: UnboundedReceiver<Piece>,
-) -> Result<Completion, Failure> {
+pub(super) async fn whole(mut pieces: Pieces, times: Times) -> Result<Completion, Failure> {
     let all = async {
         let mut text = String::new();
-        while let Some(piece) = pieces.recv().await {
+        while let Some(piece) = pieces.next().await {
             match piece {
                 Piece::Text(piece) => text.push_str(&piece),
                 Piece::Done { read, written, stopped } => {
@@ -146,22 +146,19 @@ pub(super) async fn whole(
         }
         Err(Failure::internal())
     };
-    tokio::time::timeout(state.settings.deadline, all).await.unwrap_or_else(|_| Err(Failure::no_answer()))
+    tokio::time::timeout_at(times.due, all).await.unwrap_or_else(|_| Err(Failure::no_answer()))
 }
 
 /// Returns pieces as server-sent events; `event` writes the data of each.
-pub(super) fn events(
-    pieces: UnboundedReceiver<Piece>,
-    event: impl Fn(Piece) -> String + Send + 'static,
-) -> Response {
-    let next = move |(mut pieces, event, mut got): (UnboundedReceiver<Piece>, _, Vec<Piece>)| async move {
+pub(super) fn events(pieces: Pieces, event: impl Fn(Piece) -> String + Send + 'static) -> Response {
+    let next = move |(mut pieces, event, mut got): (Pieces, _, Vec<Piece>)| async move {
         // All pieces that wait are one write.
-        let count = pieces.recv_many(&mut got, 64).await;
+        let some = pieces.next_all(&mut got).await;
         let lines = |event: &dyn Fn(Piece) -> String, got: &mut Vec<Piece>| -> String {
             got.drain(..).map(|piece| format!("data: {}\n\n", event(piece))).collect()
         };
         let text = lines(&event, &mut got);
-        (count > 0).then_some((Ok::<_, std::convert::Infallible>(text), (pieces, event, got)))
+        some.then_some((Ok::<_, std::convert::Infallible>(text), (pieces, event, got)))
     };
     let stream = futures_util::stream::unfold((pieces, event, Vec::new()), next);
     let mut response = body::of_json(StatusCode::OK, Body::from_stream(stream));
@@ -188,37 +185,43 @@ pub(crate) async fn generate(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value, held, slot: _slot } = body::json::<GenerateRequest>(&state, &headers, body).await?;
-    let GenerateRequest {
-        model,
-        prompt,
-        session,
-        max_tokens,
-        how,
-        beam,
-        n_best,
-        length_penalty,
-        stream,
-        truncate,
-    } = value;
-    let model = match &session {
+    let Request { value, held, slot: _slot, times } =
+        body::json::<GenerateRequest>(&state, &headers, body).await?;
+    let model = match &value.session {
         Some(name) => state.sessions.model(name)?,
-        None => state.models.find(model.as_deref())?,
+        None => state.models.find(value.model.as_deref())?,
     };
+    Ok(of_task(&model, written(&state, &model, value, held, times).await))
+}
+
+async fn written(
+    state: &Arc<State>,
+    model: &Arc<ModelVersion>,
+    request: GenerateRequest,
+    held: MemoryPermit,
+    times: Times,
+) -> Result<Response, Failure> {
+    let GenerateRequest {
+        prompt, session, max_tokens, stream, truncate, beam, n_best, length_penalty, ..
+    } = request;
+    let GenerateRequest { temperature, top_k, top_p, seed, stop, .. } = request;
     let tokens = max_tokens.unwrap_or(200);
     let searches = beam.is_some() || n_best.is_some() || length_penalty.is_some();
+    let draws =
+        temperature.is_some() || top_k.is_some() || top_p.is_some() || seed.is_some() || stop.is_some();
     if searches || model.task() == "translate" {
-        if stream || session.is_some() {
+        if stream || session.is_some() || draws {
             return Err(Failure::invalid(
-                "`stream`, `session`: expected draws of a language model, got a search, whose text is known only at its end",
+                "`stream`, `session`, `temperature`, `top_k`, `top_p`, `seed`, `stop`: expected draws of a language model, got a search",
             ));
         }
-        let found =
-            search(&state, &model, prompt, (tokens, truncate), (beam, n_best, length_penalty), &held).await?;
-        return Ok(of_task(&model, body::answer(&found, held)?));
+        let search = (beam, n_best, length_penalty);
+        let found = search_texts(state, model, prompt, (tokens, truncate), search, (&held, times)).await?;
+        return body::answer(0, held, move || found).await;
     }
     let order = Order { model: model.clone(), prompt, session, tokens, truncate };
-    let (pieces, truncated) = order.start(&state, &how, 0.8, held.clone()).await?;
+    let how = Draws { temperature, top_k, top_p, seed, stop };
+    let (pieces, truncated) = order.start(state, &how, 0.8, (held.clone(), times)).await?;
     let done = move |read: usize, written: usize, stopped: bool| {
         let mut done = json!({"done": true, "tokens": written, "prompt_tokens": read, "stopped": stopped});
         if truncated > 0 {
@@ -232,29 +235,29 @@ pub(crate) async fn generate(
             Piece::Done { read, written, stopped } => done(read, written, stopped).to_string(),
             Piece::Failed(failure) => failed(&failure),
         };
-        return Ok(of_task(&model, events(pieces, event)));
+        return Ok(events(pieces, event));
     }
-    let Completion { text, read, written, stopped } = whole(&state, pieces).await?;
+    let Completion { text, read, written, stopped } = whole(pieces, times).await?;
     let mut found = done(read, written, stopped);
     found["text"] = text.into();
-    Ok(of_task(&model, body::answer(&found, held)?))
+    body::answer(0, held, move || found).await
 }
 
 /// Searches the most probable texts: continuations of a language model, or translations.
-async fn search(
+async fn search_texts(
     state: &Arc<State>,
     model: &Arc<ModelVersion>,
     prompt: String,
     (tokens, truncate): (usize, Option<Truncate>),
     (beam, n_best, length_penalty): (Option<usize>, Option<usize>, Option<f64>),
-    held: &MemoryPermit,
+    (held, times): (&MemoryPermit, Times),
 ) -> Result<serde_json::Value, Failure> {
-    let input = Input::checked(state, model, vec![prompt], truncate).await?;
+    let input = Input::checked(state, model, vec![prompt], truncate, held).await?;
     let how = if model.writes() {
         let (beam, most) = (beam.unwrap_or(4), state.settings.new_tokens);
-        if !(1..=64).contains(&beam) || tokens > most {
+        if !(1..=WIDEST).contains(&beam) || tokens > most {
             return Err(Failure::invalid(format!(
-                "`beam`: expected 1 to 64, and `max_tokens` of at most {most}, got {beam} and {tokens}"
+                "`beam`: expected 1 to {WIDEST}, and `max_tokens` of at most {most}, got {beam} and {tokens}"
             )));
         }
         let beam = Beam::new(beam).n_best(n_best.unwrap_or(1));
@@ -262,14 +265,17 @@ async fn search(
     } else {
         Work::Predict(decoding(model, beam, n_best, length_penalty)?)
     };
-    let answers = answers(ask(state, model, how, &input, held).await?);
+    let answers = answers(state, model, how, &input, held, times).await?;
     let answer = answers.first().ok_or_else(Failure::internal)?;
     let text = input.texts.first().map(String::as_str).unwrap_or_default();
-    let found = unpadded_recipes::AnswerJson { text, answer, echo: false };
+    let found = unpadded_recipes::AnswerJson { text, answer, echo: false, offset: 0 };
     let mut found = serde_json::to_value(found).map_err(|_| Failure::internal())?;
     found["text"] = found["found"].take();
     if let Some(object) = found.as_object_mut() {
         object.remove("found");
+    }
+    if let Some(&truncated) = input.truncated.first().filter(|&&truncated| truncated > 0) {
+        found["truncated"] = truncated.into();
     }
     Ok(found)
 }

@@ -51,10 +51,9 @@ pub(crate) async fn info(Of(state): Of<Arc<State>>) -> Response {
         let labels = model.model.predictor().vocabulary("labels").ok();
         let labels: Option<Vec<&str>> =
             labels.filter(|labels| labels.len() <= 1000).map(|l| l.tokens().collect());
-        let data = &model.model.trained_by().data;
         json!({
             "name": model.name, "task": model.task(), "loaded": model.since, "labels": labels,
-            "texts_per_record": data.text.len().max(1) + usize::from(data.pair.is_some()),
+            "texts_per_record": model.model.columns(),
             "embeds": model.model.embeds(),
             "rows": model.model.asking() == Some(unpadded_text::QuestionKind::Row),
         })
@@ -101,7 +100,7 @@ pub(crate) async fn openapi() -> Response {
 
 /// Returns the page; its scripts and styles are in it, so that no other address is called.
 pub(crate) async fn page() -> Response {
-    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:";
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(policy)),

@@ -128,7 +128,8 @@ async fn observe(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Res
 async fn allow(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Response {
     let Some(token) = &state.settings.token else { return next.run(request).await };
     let given = request.headers().get(header::AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-    let given = given.strip_prefix(b"Bearer ").unwrap_or_default();
+    let (scheme, given) = given.split_at_checked("Bearer ".len()).unwrap_or_default();
+    let given = if scheme.eq_ignore_ascii_case(b"Bearer ") { given } else { b"" };
     match bool::from(given.ct_eq(token.as_bytes())) {
         true => next.run(request).await,
         false => Failure::unauthorized().into_response(),
@@ -145,17 +146,13 @@ async fn admit(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Respo
 
 /// Returns the path and the body of a first request for a model, as arguments of `curl`.
 pub(super) fn example(model: &ModelVersion) -> String {
-    let data = &model.model.trained_by().data;
-    let (path, body) = match model.model.asking() {
-        None => ("/generate", serde_json::json!({"prompt": "The", "max_tokens": 100})),
-        Some(unpadded_text::QuestionKind::Row) => {
+    let (path, body) = match (model.model.asking(), model.model.columns()) {
+        (None, _) => ("/generate", serde_json::json!({"prompt": "The", "max_tokens": 100})),
+        (Some(unpadded_text::QuestionKind::Row), _) => {
             ("/predict", serde_json::json!({"rows": [{"1": 0.5, "3": 1}]}))
         }
-        Some(_) if data.pair.is_some() || data.text.len() > 1 => {
-            let columns = data.text.len().max(1) + usize::from(data.pair.is_some());
-            ("/predict", serde_json::json!({"texts": [vec!["What a film!"; columns]]}))
-        }
-        Some(_) => ("/predict", serde_json::json!({"texts": ["What a film!"]})),
+        (Some(_), 1) => ("/predict", serde_json::json!({"texts": ["What a film!"]})),
+        (Some(_), columns) => ("/predict", serde_json::json!({"texts": [vec!["What a film!"; columns]]})),
     };
     format!("{path} -d '{body}'")
 }

@@ -11,13 +11,14 @@ use serde_json::{Value, json};
 use unpadded_recipes::{Answer, AnswerJson};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request};
+use super::super::body::{self, Request, Times};
 use super::super::failure::Failure;
 use super::super::input::{Input, Text, Texts, lines};
+use super::super::memory::MemoryPermit;
+use super::super::models::ModelVersion;
 use super::super::queue::Work;
 use super::super::state::State;
-use super::ask::{ask, is_json, of_task};
-use super::predict::answers;
+use super::ask::{answers, is_json, of_task};
 
 /// Tensors of texts, by the Open Inference Protocol.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -54,10 +55,14 @@ pub(crate) async fn server() -> Response {
 pub(crate) async fn model(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     let model = state.models.find(Some(&name))?;
     let tensor = |name: &str, datatype: &str| json!({"name": name, "datatype": datatype, "shape": [-1]});
+    let mut outputs = vec![tensor("answer", "BYTES")];
+    if model.model.trained_by().data.target.has_one_label() && model.task() == "classify" {
+        outputs.extend([tensor("label", "BYTES"), tensor("probability", "FP32")]);
+    }
     let found = json!({
         "name": model.name, "versions": ["1"], "platform": "unpadded",
         "inputs": [tensor("text", "BYTES")],
-        "outputs": [tensor("answer", "BYTES"), tensor("label", "BYTES"), tensor("probability", "FP32")],
+        "outputs": outputs,
     });
     Ok(body::small(&found))
 }
@@ -69,13 +74,15 @@ pub(crate) async fn model(Of(state): Of<Arc<State>>, Path(name): Path<String>) -
 )]
 pub(crate) async fn ready(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     state.ready()?;
-    Ok(body::small(&json!({"name": state.models.find(Some(&name))?.name, "ready": true})))
+    // Probes have no token, so the error does not list the models.
+    let model = state.models.find(Some(&name)).map_err(|_| Failure::not_found("no such model"))?;
+    Ok(body::small(&json!({"name": model.name, "ready": true})))
 }
 
 /// Answers texts, by the Open Inference Protocol
 #[utoipa::path(
     post, path = "/v2/models/{model}/infer", params(("model" = String, Path)), request_body = InferRequest,
-    responses((status = 200, description = "`answer` has the answer to each text as JSON; `label` and `probability`, or `number`"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
+    responses((status = 200, description = "`answer` has the answer to each text as JSON; a classifier also has `label` and `probability`"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
 )]
 pub(crate) async fn infer(
     Of(state): Of<Arc<State>>,
@@ -84,9 +91,19 @@ pub(crate) async fn infer(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value: InferRequest { id, inputs }, held, slot: _slot } =
-        body::json(&state, &headers, body).await?;
+    let Request { value, held, slot: _slot, times } =
+        body::json::<InferRequest>(&state, &headers, body).await?;
     let model = state.models.find(Some(&name))?;
+    Ok(of_task(&model, inferred(&state, &model, value, held, times).await))
+}
+
+async fn inferred(
+    state: &State,
+    model: &Arc<ModelVersion>,
+    InferRequest { id, inputs }: InferRequest,
+    held: MemoryPermit,
+    times: Times,
+) -> Result<Response, Failure> {
     let mut tensors = inputs.into_iter();
     let (Some(tensor), None) = (tensors.next(), tensors.next()) else {
         return Err(Failure::invalid("`inputs`: expected one tensor, `text`"));
@@ -96,18 +113,19 @@ pub(crate) async fn infer(
         let got = format!("got `{name}` of `{datatype}`");
         return Err(Failure::invalid(format!("`inputs[0]`: expected `text` of `BYTES`, {got}")));
     }
-    if shape.iter().product::<usize>() != data.len() {
+    let count = shape.iter().try_fold(1, |count: usize, &extent| count.checked_mul(extent));
+    if count != Some(data.len()) {
         let got = format!("got {shape:?} for {} texts", data.len());
         return Err(Failure::invalid(format!("`inputs[0].shape`: expected the number of texts, {got}")));
     }
     let texts = lines(&model.model, None, Some(Texts(data)), None)?;
-    let input = Input::checked(&state, &model, texts, None).await?;
+    let input = Input::checked(state, model, texts, None, &held).await?;
     let how = Work::Predict(model.model.decoding().clone());
-    let answers = answers(ask(&state, &model, how, &input, &held).await?);
+    let answers = answers(state, model, how, &input, &held, times).await?;
     let shape = [answers.len()];
     let tensor = |name: &str, datatype: &str, data: Vec<Value>| json!({"name": name, "datatype": datatype, "shape": shape, "data": data});
     let whole = answers.iter().zip(&*input.texts).map(|(answer, text)| {
-        serde_json::to_string(&AnswerJson { text, answer, echo: false }).unwrap_or_default().into()
+        serde_json::to_string(&AnswerJson { text, answer, echo: false, offset: 0 }).unwrap_or_default().into()
     });
     let mut outputs = vec![tensor("answer", "BYTES", whole.collect())];
     let labels = |answer: &Answer| match answer {
@@ -128,5 +146,5 @@ pub(crate) async fn infer(
     if let Some(id) = id {
         found["id"] = id.into();
     }
-    Ok(of_task(&model, body::answer(&found, held)?))
+    body::answer(input.bytes(), held, move || found).await
 }

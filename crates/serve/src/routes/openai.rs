@@ -9,12 +9,14 @@ use axum::response::Response;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request};
+use super::super::body::{self, Request, Times};
 use super::super::failure::Failure;
 use super::super::input::{Input, Texts, Truncate, lines};
+use super::super::memory::MemoryPermit;
 use super::super::models::ModelVersion;
 use super::super::queue::{Output, Work};
 use super::super::state::State;
@@ -31,8 +33,12 @@ pub(crate) struct CompletionRequest {
     prompt: Texts,
     /// The maximum number of new tokens (default: 16).
     max_tokens: Option<usize>,
-    #[serde(flatten)]
-    how: Draws,
+    temperature: Option<f64>,
+    top_k: Option<usize>,
+    top_p: Option<f64>,
+    seed: Option<u64>,
+    #[schema(value_type = Option<Vec<String>>)]
+    stop: Option<Texts>,
     /// The number of texts for each prompt (default: 1).
     n: Option<usize>,
     /// Whether the text begins with the prompt.
@@ -48,7 +54,7 @@ pub(crate) struct CompletionRequest {
     presence_penalty: Option<f64>,
     frequency_penalty: Option<f64>,
     #[schema(value_type = Option<Object>)]
-    logit_bias: Option<Value>,
+    logit_bias: Option<Box<RawValue>>,
 }
 
 impl CompletionRequest {
@@ -61,7 +67,7 @@ impl CompletionRequest {
             ("frequency_penalty", self.frequency_penalty.is_some_and(|penalty| penalty != 0.0)),
             (
                 "logit_bias",
-                self.logit_bias.as_ref().is_some_and(|bias| *bias != json!({}) && !bias.is_null()),
+                self.logit_bias.as_ref().is_some_and(|bias| !["{}", "null"].contains(&bias.get())),
             ),
         ];
         match unknown.into_iter().find(|(_, given)| *given) {
@@ -88,15 +94,27 @@ pub(crate) async fn completions(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value, held, slot: _slot } =
+    let Request { value, held, slot: _slot, times } =
         body::json::<CompletionRequest>(&state, &headers, body).await?;
-    value.check()?;
-    let CompletionRequest { model, prompt, max_tokens, how, n, echo, stream, truncate, .. } = value;
-    let model = state.models.find(model.as_deref())?;
+    let model = state.models.find(value.model.as_deref())?;
+    Ok(of_task(&model, completed(&state, &model, value, held, times).await))
+}
+
+async fn completed(
+    state: &Arc<State>,
+    model: &Arc<ModelVersion>,
+    request: CompletionRequest,
+    held: MemoryPermit,
+    times: Times,
+) -> Result<Response, Failure> {
+    request.check()?;
+    let CompletionRequest { prompt, max_tokens, n, echo, stream, truncate, .. } = request;
+    let CompletionRequest { temperature, top_k, top_p, seed, stop, .. } = request;
+    let how = Draws { temperature, top_k, top_p, seed, stop };
     let (prompts, n) = (prompt.0, n.unwrap_or(1));
     let most = state.settings.texts;
     if !(1..=most).contains(&prompts.len().saturating_mul(n)) {
-        return Err(Failure::too_large(format!("`prompt`, `n`: expected 1 to {most} texts a request")));
+        return Err(Failure::invalid(format!("`prompt`, `n`: expected 1 to {most} texts a request")));
     }
     let order = |prompt: &str| Order {
         model: model.clone(),
@@ -116,7 +134,7 @@ pub(crate) async fn completions(
         if n > 1 || echo {
             return Err(Failure::invalid("`stream`: expected `n` of 1 and no `echo`"));
         }
-        let (pieces, _) = order(&prompt.0).start(&state, &how, 1.0, held).await?;
+        let (pieces, truncated) = order(&prompt.text).start(state, &how, 1.0, (held, times)).await?;
         let chunk = move |choice: Value| {
             let mut chunk = head.clone();
             chunk["choices"] = json!([choice]);
@@ -127,19 +145,23 @@ pub(crate) async fn completions(
             Piece::Done { read, written, stopped } => {
                 let mut last = chunk(choice(0, "", reason(stopped)));
                 last["usage"] = usage(read, written);
+                if truncated > 0 {
+                    last["truncated"] = truncated.into();
+                }
                 format!("{last}\n\ndata: [DONE]")
             }
             Piece::Failed(failure) => failed(&failure),
         };
-        return Ok(of_task(&model, events(pieces, event)));
+        return Ok(events(pieces, event));
     }
     let (mut choices, mut reads, mut writes, mut truncated_tokens) = (Vec::new(), 0, 0, 0);
     for prompt in &prompts {
         for at in 0..n {
             let how = Draws { seed: how.seed.map(|seed| seed.wrapping_add(at as u64)), ..how.clone() };
-            let (pieces, truncated) = order(&prompt.0).start(&state, &how, 1.0, held.clone()).await?;
-            let Completion { text, read, written, stopped } = whole(&state, pieces).await?;
-            let text = if echo { format!("{}{text}", prompt.0) } else { text };
+            let (pieces, truncated) =
+                order(&prompt.text).start(state, &how, 1.0, (held.clone(), times)).await?;
+            let Completion { text, read, written, stopped } = whole(pieces, times).await?;
+            let text = if echo { format!("{}{text}", prompt.text) } else { text };
             choices.push(choice(choices.len(), &text, reason(stopped)));
             (reads, writes, truncated_tokens) =
                 (reads + read, writes + written, truncated_tokens + truncated);
@@ -150,7 +172,7 @@ pub(crate) async fn completions(
     if truncated_tokens > 0 {
         found["truncated"] = truncated_tokens.into();
     }
-    Ok(of_task(&model, body::answer(&found, held)?))
+    body::answer(0, held, move || found).await
 }
 
 fn usage(read: usize, written: usize) -> Value {
@@ -189,9 +211,20 @@ pub(crate) async fn embeddings(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    let Request { value, held, slot: _slot } = body::json::<EmbeddingRequest>(&state, &headers, body).await?;
-    let EmbeddingRequest { model, input, encoding_format, dimensions, truncate } = value;
-    let model = state.models.find(model.as_deref())?;
+    let Request { value, held, slot: _slot, times } =
+        body::json::<EmbeddingRequest>(&state, &headers, body).await?;
+    let model = state.models.find(value.model.as_deref())?;
+    Ok(of_task(&model, embedded(&state, &model, value, held, times).await))
+}
+
+async fn embedded(
+    state: &State,
+    model: &Arc<ModelVersion>,
+    request: EmbeddingRequest,
+    held: MemoryPermit,
+    times: Times,
+) -> Result<Response, Failure> {
+    let EmbeddingRequest { input, encoding_format, dimensions, truncate, .. } = request;
     if !model.model.embeds() {
         let task = model.task();
         return Err(Failure::invalid(format!(
@@ -199,45 +232,35 @@ pub(crate) async fn embeddings(
         )));
     }
     let texts = lines(&model.model, None, Some(input), None)?;
-    if let Some(at) = texts.iter().position(|text| text.trim().is_empty()) {
+    if let Some(at) = texts.iter().position(|text| model.model.is_empty(text)) {
         return Err(Failure::invalid(format!("`input[{at}]`: expected a text with a word, got none")));
     }
-    let input = Input::checked(&state, &model, texts, truncate).await?;
-    let Output::Vectors(vectors) = ask(&state, &model, Work::Embed, &input, &held).await? else {
-        return Err(Failure::internal());
-    };
+    let input = Input::checked(state, model, texts, truncate, &held).await?;
+    let found = ask(state, model, Work::Embed, &input, &held, times).await?;
+    let vectors: Vec<Vec<f32>> = found.into_iter().filter_map(Output::vector).collect();
     let width = vectors.first().map_or(0, Vec::len);
     if let Some(wanted) = dimensions.filter(|&wanted| wanted != width && !vectors.is_empty()) {
         return Err(Failure::invalid(format!(
             "`dimensions`: expected {width}, as the model has, got {wanted}"
         )));
     }
-    let coded = |vector: &[f32]| {
-        BASE64_STANDARD.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>())
-    };
-    let one = |(index, vector): (usize, Vec<f32>)| Embedding {
-        object: "embedding",
-        index,
-        embedding: match encoding_format {
-            Some(Encoding::Base64) => Vector::Coded(coded(&vector)),
-            _ => Vector::Numbers(vector),
-        },
-    };
+    let bytes = width * vectors.len() * 10;
     let truncated: usize = input.truncated.iter().sum();
-    let found = EmbeddingAnswer {
+    let model = model.name.clone();
+    let answer = move || EmbeddingAnswer {
         object: "list",
-        model: &model.name,
-        data: vectors.into_iter().enumerate().map(one).collect(),
+        model,
+        data: vectors.into_iter().enumerate().map(|one| Embedding::new(one, encoding_format)).collect(),
         usage: json!({"prompt_tokens": input.tokens, "total_tokens": input.tokens}),
         truncated: (truncated > 0).then_some(truncated),
     };
-    Ok(of_task(&model, body::answer(&found, held)?))
+    body::answer(bytes, held, answer).await
 }
 
 #[derive(Serialize)]
-struct EmbeddingAnswer<'a> {
+struct EmbeddingAnswer {
     object: &'static str,
-    model: &'a str,
+    model: String,
     data: Vec<Embedding>,
     usage: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -256,6 +279,19 @@ struct Embedding {
 enum Vector {
     Numbers(Vec<f32>),
     Coded(String),
+}
+
+impl Embedding {
+    fn new((index, vector): (usize, Vec<f32>), format: Option<Encoding>) -> Self {
+        let embedding = match format {
+            Some(Encoding::Base64) => {
+                let bytes: Vec<u8> = vector.iter().flat_map(|x| x.to_le_bytes()).collect();
+                Vector::Coded(BASE64_STANDARD.encode(bytes))
+            }
+            _ => Vector::Numbers(vector),
+        };
+        Self { object: "embedding", index, embedding }
+    }
 }
 
 fn about(model: &ModelVersion) -> Value {

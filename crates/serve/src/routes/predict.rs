@@ -6,17 +6,20 @@ use axum::body::Body;
 use axum::extract::State as Of;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use unpadded_recipes::{Answer, AnswerJson, DecodingConfig};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request};
+use super::super::body::{self, Request, Times};
+use super::super::bound::WIDEST;
 use super::super::failure::Failure;
 use super::super::input::{Input, Row, Text, Texts, Truncate, lines};
+use super::super::memory::MemoryPermit;
 use super::super::models::ModelVersion;
-use super::super::queue::{Output, Work};
+use super::super::queue::Work;
 use super::super::state::State;
-use super::ask::{ask, is_json, of_task};
+use super::ask::{answers, is_json, of_task};
 
 /// Texts to answer, or rows of numbers for a model that was trained on them.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -44,10 +47,27 @@ pub(crate) struct PredictRequest {
     length_penalty: Option<f64>,
 }
 
-#[derive(Serialize)]
-struct PredictAnswer<'a> {
-    model: &'a str,
-    answers: Vec<One<'a>>,
+/// The answers of a request with their texts.
+struct Answers {
+    model: Arc<ModelVersion>,
+    input: Input,
+    answers: Vec<Answer>,
+}
+
+impl Serialize for Answers {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { model, input, answers } = self;
+        let places = input.truncated.iter().zip(&input.offsets);
+        let all = answers.iter().zip(&*input.texts).zip(places);
+        let all = all.map(|((answer, text), (&truncated, &offset))| {
+            let answer = AnswerJson { text, answer, echo: false, offset };
+            One { answer, truncated }
+        });
+        let mut map = serializer.serialize_map(Some(2))?;
+        map.serialize_entry("model", &model.name)?;
+        map.serialize_entry("answers", &all.collect::<Vec<_>>())?;
+        map.end()
+    }
 }
 
 /// The answer to one text.
@@ -75,7 +95,10 @@ pub(crate) async fn predict(
     body: Body,
 ) -> Result<Response, Failure> {
     is_json(&headers)?;
-    answer(&state, body::json(&state, &headers, body).await?).await
+    let Request { value, held, slot: _slot, times } =
+        body::json::<PredictRequest>(&state, &headers, body).await?;
+    let model = state.models.find(value.model.as_deref())?;
+    Ok(of_task(&model, answer(&state, &model, value, held, times).await))
 }
 
 /// Answers texts, as SageMaker calls it
@@ -91,27 +114,20 @@ pub(crate) async fn invocations(
     predict(state, headers, body).await
 }
 
-async fn answer(state: &Arc<State>, request: Request<PredictRequest>) -> Result<Response, Failure> {
-    let Request { value, held, slot: _slot } = request;
-    let PredictRequest { model, text, texts, rows, truncate, beam, n_best, length_penalty } = value;
-    let model = state.models.find(model.as_deref())?;
-    let decoding = decoding(&model, beam, n_best, length_penalty)?;
+async fn answer(
+    state: &Arc<State>,
+    model: &Arc<ModelVersion>,
+    request: PredictRequest,
+    held: MemoryPermit,
+    times: Times,
+) -> Result<Response, Failure> {
+    let PredictRequest { text, texts, rows, truncate, beam, n_best, length_penalty, .. } = request;
+    let decoding = decoding(model, beam, n_best, length_penalty)?;
     let texts = lines(&model.model, text, texts, rows)?;
-    let input = Input::checked(state, &model, texts, truncate).await?;
-    let answers = answers(ask(state, &model, Work::Predict(decoding), &input, &held).await?);
-    let each = answers.iter().zip(&*input.texts).zip(&input.truncated).map(|((answer, text), &truncated)| {
-        let answer = AnswerJson { text, answer, echo: false };
-        One { answer, truncated }
-    });
-    let found = PredictAnswer { model: &model.name, answers: each.collect() };
-    Ok(of_task(&model, body::answer(&found, held)?))
-}
-
-pub(super) fn answers(found: Output) -> Vec<Answer> {
-    match found {
-        Output::Answers(answers) => answers,
-        Output::Vectors(_) => Vec::new(),
-    }
+    let input = Input::checked(state, model, texts, truncate, &held).await?;
+    let answers = answers(state, model, Work::Predict(decoding), &input, &held, times).await?;
+    let found = Answers { model: model.clone(), input, answers };
+    body::answer(found.input.bytes(), held, move || found).await
 }
 
 /// Returns the settings of decoding of a model, changed by a request.
@@ -121,8 +137,6 @@ pub(super) fn decoding(
     n_best: Option<usize>,
     length_penalty: Option<f64>,
 ) -> Result<DecodingConfig, Failure> {
-    /// A wider beam takes memory that the bound does not count.
-    const WIDEST: usize = 64;
     let mut how = model.model.decoding().clone();
     if beam.is_none() && n_best.is_none() && length_penalty.is_none() {
         return Ok(how);

@@ -33,6 +33,7 @@ pub(crate) async fn begin(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
+    super::ask::is_json(&headers)?;
     let empty = headers.get("content-length").is_none_or(|length| length == "0")
         && !headers.contains_key("transfer-encoding");
     let request = match empty {
@@ -40,7 +41,7 @@ pub(crate) async fn begin(
         false => body::json::<SessionRequest>(&state, &headers, body).await?.value,
     };
     let text = Text::begin(&state.models.find(request.model.as_deref())?)?;
-    let name = state.sessions.add(text)?;
+    let name = state.sessions.add(text).inspect_err(|_| state.metrics.reject("sessions"))?;
     let found = json!({"session": name, "expires_in": state.sessions.time().as_secs()});
     Ok(body::of_json(StatusCode::CREATED, Body::from(found.to_string())))
 }
@@ -51,10 +52,8 @@ pub(crate) async fn begin(
     responses((status = 200, description = "The model and the number of tokens"), (status = 404), (status = 429)),
 )]
 pub(crate) async fn show(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
-    let text = state.sessions.take(&name)?;
-    let found = json!({"session": name, "model": text.model.name, "tokens": text.tokens});
-    state.sessions.put_back(&name, text);
-    Ok(body::small(&found))
+    let (tokens, model) = state.sessions.tokens(&name)?;
+    Ok(body::small(&json!({"session": name, "model": model, "tokens": tokens})))
 }
 
 /// Ends a session

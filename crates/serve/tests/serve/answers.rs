@@ -11,7 +11,8 @@ use super::*;
 /// Returns the answers of a model in this process, as JSON.
 fn direct(path: &PathBuf, texts: &[&str]) -> Value {
     let answers = Model::load(path).unwrap().predict(texts).unwrap();
-    let each = texts.iter().zip(&answers).map(|(text, answer)| AnswerJson { text, answer, echo: false });
+    let each =
+        texts.iter().zip(&answers).map(|(text, answer)| AnswerJson { text, answer, echo: false, offset: 0 });
     serde_json::from_str(&serde_json::to_string(&each.collect::<Vec<_>>()).unwrap()).unwrap()
 }
 
@@ -66,7 +67,17 @@ fn a_tagger_answers_with_spans_in_code_points() {
         let [start, end] = [0, 1].map(|end| span[end].as_u64().unwrap() as usize);
         assert_eq!(characters[start..end].iter().collect::<String>(), word.as_str().unwrap());
     }
-    assert!(answer["entities"].is_array() && answer["tags"].as_array().unwrap().len() == 4);
+    assert_eq!(answer["tags"].as_array().unwrap().len(), 4);
+    // Offsets are of the whole text, also after its beginning was cut.
+    let server =
+        Running::new(Settings { text_tokens: 2, ..Settings::default() }, &[("tags", trained(Task::Tag))]);
+    let (_, truncated) = server.post("/predict", &json!({"text": text, "truncate": "left"}));
+    let answer = &truncated["answers"][0];
+    assert_eq!(
+        (&answer["words"], &answer["spans"]),
+        (&json!(["in", "Paris"]), &json!([[10, 12], [13, 18]])),
+        "{truncated}"
+    );
 }
 
 #[test]
@@ -115,6 +126,55 @@ fn a_stream_has_the_text_of_the_model() {
     assert_eq!((status, searched["text"].is_string()), (200, true), "{searched}");
     let (status, error) = server.post("/predict", &json!({"text": "The", "n_best": 2}));
     assert_eq!(status, 422, "{error}");
+    let (_, predicted) = server.post("/predict", &json!({"text": "The"}));
+    assert_eq!(predicted["answers"], direct(&path, &["The"]));
+}
+
+/// Texts over the limit are never cut in silence, also by searches and streams; texts of other models do not wait for them.
+#[test]
+fn a_prompt_that_is_cut_says_so() {
+    let models = [("prose", trained(Task::Lm)), ("films", trained(Task::Classify))];
+    let server = Running::new(Settings { text_tokens: 10, ..Settings::default() }, &models);
+    let ask = |how: Value| {
+        let mut body = json!({"prompt": "The film is good", "truncate": "right", "max_tokens": 3});
+        body.as_object_mut().unwrap().extend(how.as_object().unwrap().clone());
+        body
+    };
+    for how in [json!({}), json!({"beam": 2})] {
+        assert_eq!(server.post("/generate", &ask(how.clone())).1["truncated"], 6, "{how}");
+    }
+    let (_, _, body) = server.send("POST", "/generate", "", &ask(json!({"stream": true})).to_string());
+    assert_eq!(events(&body).last().unwrap()["truncated"], 6, "{body}");
+    let (_, _, body) = server.send("POST", "/v1/completions", "", &ask(json!({"stream": true})).to_string());
+    assert!(body.contains("\"truncated\":6"), "{body}");
+    assert_eq!(server.post("/generate", &json!({"prompt": "The film is good"})).0, 413);
+    assert_eq!(server.post("/generate", &json!({"prompt": "The", "max_tokens": 5000})).0, 422);
+    let slow = json!({"model": "prose", "prompt": "a", "beam": 16, "max_tokens": 4096});
+    thread::scope(|scope| {
+        scope.spawn(|| server.post("/generate", &slow));
+        thread::sleep(Duration::from_millis(200));
+        let started = std::time::Instant::now();
+        assert_eq!(server.post("/predict", &json!({"model": "films", "text": "good"})).0, 200);
+        assert!(metric(&server, "unpadded_requests_in_work") == 1.0, "the search ended before the answer");
+        assert!(started.elapsed() < Duration::from_secs(2));
+    });
+}
+
+#[test]
+fn a_model_of_several_columns_reads_lists() {
+    let row = |i: usize| format!("title {0},body {0},{1}\n", i % 5, ["good", "bad"][i % 2]);
+    let rows = format!("title,body,label\n{}", (0..80).map(row).collect::<String>());
+    std::fs::write(file("columns.csv"), rows).unwrap();
+    let mut config = Config::new(Task::Classify);
+    config.data.train = Some(file("columns.csv").to_string_lossy().into_owned());
+    (config.data.text, config.training.epochs) = (vec!["title".into(), "body".into()], 1);
+    let path = file("columns.ckpt");
+    save(&config, &path);
+    let server = Running::new(Settings::default(), &[("columns", path.clone())]);
+    let (status, found) = server.post("/predict", &json!({"texts": [["title 1", "body 1"], ["", ""]]}));
+    assert_eq!((status, &found["answers"]), (200, &direct(&path, &["title 1\tbody 1", "\t"])), "{found}");
+    let (status, error) = server.post("/predict", &json!({"texts": ["title 1"]}));
+    assert!(status == 422 && error["error"].as_str().unwrap().contains("a list of 2 texts"), "{error}");
 }
 
 #[test]

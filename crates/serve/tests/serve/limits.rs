@@ -28,6 +28,8 @@ fn wrong_requests_get_the_place_in_the_json() {
     refused(post(json!({"text": "a", "texts": ["a"]})), 422, "validation", "got several");
     refused(post(json!({"rows": [[1, 2]]})), 422, "validation", "got `rows`");
     refused(post(json!({"text": "a", "truncate": "middle"})), 422, "validation", "`truncate`: ");
+    refused(post(json!({"texts": [["a", "b"]]})), 422, "validation", "`texts[0]`: expected one text, got 2");
+    refused(server.post("/generate", &json!({"temperature": "hot"})), 422, "validation", "`temperature`: ");
     refused(post(json!({"text": "a", "model": "none"})), 404, "not_found", "expected one of `films`");
     refused(
         server.post("/generate", &json!({"prompt": "a"})),
@@ -136,19 +138,19 @@ fn more_requests_than_slots_get_429_at_once_and_those_of_clients_that_left_are_d
 /// Slow clients hold no slot, and only the memory of what they have sent.
 #[test]
 fn bodies_that_do_not_arrive_take_no_slot() {
-    let settings = Settings { requests: 2, request_memory: 1_000_000, ..Settings::default() };
-    let server = Running::classifier(settings);
-    let half = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 1900000\r\n\r\n{";
+    let settings =
+        Settings { requests: 2, request_memory: 1_000_000, body: 1_000_000, ..Settings::default() };
+    let server = Running::classifier(settings); // counts 48 MB, so that two bodies of 1 MB fit
+    let half = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 999000\r\n\r\n{";
     let mut slow: Vec<_> = (0..50).map(|_| server.connect()).collect();
     slow.iter_mut().for_each(|stream| stream.write_all(half).unwrap());
     thread::sleep(Duration::from_millis(200));
+    let long = json!({"text": "a".repeat(200_000)});
     assert_eq!(server.post("/predict", &json!({"text": "good film"})).0, 200);
-    refused(
-        server.post("/predict", &json!({"text": "a".repeat(100_000)})),
-        429,
-        "overloaded",
-        "fill the memory",
-    );
+    assert_eq!(server.post("/predict", &long).0, 200);
+    slow.iter_mut().take(2).for_each(|stream| stream.write_all(&[b' '; 950_000]).unwrap());
+    thread::sleep(Duration::from_millis(500));
+    refused(server.post("/predict", &long), 429, "overloaded", "leave less memory than this one needs");
     drop(slow);
 }
 
