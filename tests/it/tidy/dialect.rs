@@ -11,7 +11,7 @@ const WORDS: [(&str, usize, &str); 7] = [
     ("spelt", 0, "spelling, spelled"),
     ("cut", 0, "tokenizer, truncated, boundary, divided"),
     ("place", 233, "position, index, location, slot"),
-    ("of", 256, "the name of what the variable holds"),
+    ("of", 255, "the name of what the variable holds"),
 ];
 
 /// Identifiers of more words are sentences: the names of tests.
