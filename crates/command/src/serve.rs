@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -102,6 +103,8 @@ enum LogFormat {
 struct Runs {
     paths: Vec<PathBuf>,
     threads: usize,
+    /// The checkpoint of a single run: without `best.ckpt`, a reload must not take `last.ckpt` in its place.
+    checkpoint: OnceLock<PathBuf>,
 }
 
 impl Runs {
@@ -113,7 +116,11 @@ impl Runs {
         match self.is_ensemble() {
             true => together::load(&self.paths, self.threads),
             false => {
-                let path = run::checkpoint(self.paths.first().map_or(Path::new(""), PathBuf::as_path))?;
+                if self.checkpoint.get().is_none() {
+                    let path = run::checkpoint(self.paths.first().map_or(Path::new(""), PathBuf::as_path))?;
+                    let _ = self.checkpoint.set(path); // another load may have set it
+                }
+                let path = self.checkpoint.get().map_or(Path::new(""), PathBuf::as_path);
                 Ok(Model::load(path)?.threads(self.threads))
             }
         }
@@ -126,6 +133,9 @@ impl ModelSource for Runs {
     }
 
     fn files(&self) -> Vec<PathBuf> {
+        if let Some(path) = self.checkpoint.get() {
+            return vec![path.clone()];
+        }
         let members = |path: &PathBuf| match run::several(path) {
             true => run::members(path).unwrap_or_default(),
             false => vec![path.clone()],
@@ -148,7 +158,7 @@ fn named(model: &str, threads: usize) -> Outcome<(String, Runs)> {
         Some(name.replace(|c: char| !c.is_ascii_alphanumeric() && !"-_.".contains(c), "-"))
     };
     let name = name.map(str::to_owned).or_else(|| paths.first().and_then(of_folder));
-    Ok((name.unwrap_or_else(|| "model".to_owned()), Runs { paths, threads }))
+    Ok((name.unwrap_or_else(|| "model".to_owned()), Runs { paths, threads, checkpoint: OnceLock::new() }))
 }
 
 impl Serve {

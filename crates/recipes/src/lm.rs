@@ -258,8 +258,10 @@ impl AnsweringModel for Writer {
         let start = ids.next().unwrap_or_else(|| first(known));
         let prefix: Vec<i64> = ids.collect();
         let read = prefix.len();
+        // A token of the prefix cannot be banned.
+        let banned = known.unknown().filter(|unknown| !prefix.contains(unknown));
         let options = Generation::new(start).max_steps(read + tokens).prefix(prefix);
-        let options = options.banned(known.unknown().into_iter().collect::<Vec<_>>());
+        let options = options.banned(banned.into_iter().collect::<Vec<_>>());
         let found = by.generator(FEEDS[0], LOGITS)?.beam(&[], &options, beam)?;
         let text = |one: &Hypothesis<'_>| {
             let tokens = one.tokens.iter().skip(read).map(|&id| known.token(id).unwrap_or_default());

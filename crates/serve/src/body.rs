@@ -1,6 +1,7 @@
 //! Bodies of requests, read within their limits, and answers as JSON. The memory of both is counted until the answer is sent.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -62,8 +63,12 @@ pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
 ) -> Result<Request<T>, Failure> {
     let began = Instant::now();
     let times = Times { began, due: began + state.settings.deadline };
-    let read = tokio::time::timeout_at(times.due, read(state, headers, body)).await;
-    let (bytes, held) = read.unwrap_or_else(|_| Err(Failure::no_body()))?;
+    let (bytes, held) = tokio::select! {
+        biased;
+        read = read(state, headers, body) => read?,
+        () = tokio::time::sleep_until(times.due) => return Err(Failure::no_body()),
+        () = ended(state) => return Err(Failure::unavailable("the server ends")),
+    };
     // A slow body takes no slot.
     let slot = Slot::take(state)?;
     let value = off_thread(bytes.len(), &held, move || parse(&bytes)).await??;
@@ -116,7 +121,20 @@ async fn read(
     Ok((all, held))
 }
 
+/// Waits until the server ends, and then for the bodies that are on the way.
+async fn ended(state: &State) {
+    const EACH: Duration = Duration::from_millis(250);
+    while !state.ends() {
+        tokio::time::sleep(EACH).await;
+    }
+    tokio::time::sleep(4 * EACH).await;
+}
+
 fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Failure> {
+    // Without this check, a list would be read as the fields of the object in their order.
+    if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err(Failure::invalid("body: expected a JSON object"));
+    }
     serde_json::from_slice(bytes).map_err(|e| {
         // The path is looked for only after an error, because it costs time.
         let mut reader = serde_json::Deserializer::from_slice(bytes);

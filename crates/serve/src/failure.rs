@@ -16,7 +16,12 @@ pub(crate) struct Failure {
 
 impl Failure {
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> Self {
-        Self { status, kind, message: message.into() }
+        /// The message may have a name that the client gave.
+        const LONGEST: usize = 500;
+        let message: String = message.into();
+        let end = message.char_indices().nth(LONGEST).map(|(at, _)| at);
+        let message = end.map_or_else(|| message.clone(), |end| format!("{}…", &message[..end]));
+        Self { status, kind, message }
     }
 
     /// 422: the request has a value that the server cannot use; the message has the place in the JSON.
@@ -71,7 +76,13 @@ impl Failure {
     pub(crate) fn of_model(error: &unpadded::Error) -> Self {
         let message = format!("{error:#}");
         match error.kind() {
-            _ if error.is_over_limit() => Self::too_large(message),
+            // The note of the error is about the limit of a batch, and not about the bound of the server.
+            _ if error.is_over_limit() => {
+                let needs = message.split(';').next().unwrap_or_default();
+                Self::too_large(format!(
+                    "{needs}; shorten the text, or start the server with more `--memory`"
+                ))
+            }
             ErrorKind::Format | ErrorKind::Mismatch => Self::invalid(message),
             _ => {
                 tracing::error!(reason = message, "a model could not answer");

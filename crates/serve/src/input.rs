@@ -264,7 +264,7 @@ fn checked_columns(model: &Model, texts: Vec<Text>) -> Result<Vec<String>, Failu
     let columns = model.columns();
     for (at, Text { text, columns: given }) in texts.iter().enumerate() {
         let given = if *given == 1 && columns > 1 { text.split('\t').count() } else { *given };
-        if given != columns && !text.trim().is_empty() {
+        if given != columns && (given == 0 || !text.trim().is_empty()) {
             let expected = match columns {
                 1 => "one text".to_owned(),
                 _ => format!("a list of {columns} texts, which the model reads together"),

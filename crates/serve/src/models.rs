@@ -75,6 +75,11 @@ impl ModelVersion {
             .saturating_add(tokens.saturating_mul(per_token) as u64)
     }
 
+    /// Returns whether the model writes token by token, for so long that other models would wait.
+    pub(crate) fn is_slow(&self) -> bool {
+        self.writes() || self.task() == "translate"
+    }
+
     pub(crate) fn writes(&self) -> bool {
         self.model.task().continues_texts()
     }

@@ -21,7 +21,7 @@ pub(crate) struct State {
     pub(crate) settings: Settings,
     pub(crate) models: Models,
     pub(crate) queue: Arc<Queue>,
-    /// The queue of language models, which write and search for so long that other models would wait.
+    /// The queue of language models and translators, which search for so long that other models would wait.
     pub(crate) slow: Arc<Queue>,
     pub(crate) sessions: Sessions,
     pub(crate) metrics: Metrics,

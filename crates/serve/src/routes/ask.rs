@@ -37,7 +37,7 @@ pub(super) async fn ask(
     times: Times,
 ) -> Result<Vec<Output>, Failure> {
     let (reply, answer) = oneshot::channel();
-    let queue = if model.writes() { &state.slow } else { &state.queue };
+    let queue = if model.is_slow() { &state.slow } else { &state.queue };
     queue.push(Job {
         model: model.clone(),
         work,

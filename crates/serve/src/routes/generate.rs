@@ -188,7 +188,16 @@ pub(crate) async fn generate(
     let Request { value, held, slot: _slot, times } =
         body::json::<GenerateRequest>(&state, &headers, body).await?;
     let model = match &value.session {
-        Some(name) => state.sessions.model(name)?,
+        Some(name) => {
+            let model = state.sessions.model(name)?;
+            if let Some(other) = value.model.as_ref().filter(|other| **other != model.name) {
+                let own = &model.name;
+                return Err(Failure::invalid(format!(
+                    "`model`: expected `{own}`, as the session has, got `{other}`"
+                )));
+            }
+            model
+        }
         None => state.models.find(value.model.as_deref())?,
     };
     Ok(of_task(&model, written(&state, &model, value, held, times).await))

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::extract::{MatchedPath, Request, State as Of};
-use axum::http::{HeaderValue, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
@@ -107,6 +107,10 @@ async fn observe(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Res
     let route = PATHS.into_iter().find(|known| *known == path).unwrap_or("other");
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answer.unwrap_or_else(|_| Failure::internal().into_response());
+    if response.status() == StatusCode::BAD_REQUEST {
+        // The router itself refuses a name in a path that is not UTF-8.
+        response = Failure::not_found("the path is not UTF-8").into_response();
+    }
     let (status, took) = (response.status().as_u16(), started.elapsed());
     let task = response.extensions().get::<Task>().map_or("none", |task| task.0);
     state.metrics.answered(&AnswerLabels { task, route, status }, took);
