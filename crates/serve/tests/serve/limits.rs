@@ -191,7 +191,8 @@ fn a_text_that_does_not_fit_the_memory_is_refused_with_what_it_needs() {
     config.model.bidirectional = true; // reads a text as a whole
     let path = file("wide.ckpt");
     save(&config, &path);
-    let settings = Settings { batch_memory: 16_000_000, ..Settings::default() };
+    let deadline = Duration::from_secs(300); // the model is slow without optimisation
+    let settings = Settings { batch_memory: 16_000_000, deadline, ..Settings::default() };
     let server = Running::new(settings, &[("wide", path)]);
     let (status, error) = server.post("/predict", &json!({"text": "good film ".repeat(40_000)}));
     let message = error["error"].as_str().unwrap_or_default();
