@@ -274,6 +274,9 @@ impl AnsweringModel for Writer {
 /// Returns the memory of a search in bytes: the step of a session with a sequence for each hypothesis, a copy of its states, and its
 /// logits with their ranks.
 pub(super) fn search_memory(mut session: Session, tokens: usize) -> Result<u64> {
+    if session.sequences() == 0 {
+        return Err(Error::new("beam width", "at least 1", "0"));
+    }
     let memory = session.memory()?;
     let logits = session.sequences().saturating_mul(tokens).saturating_mul(2 * size_of::<f32>());
     let step = memory.total().saturating_sub(memory.parameters).saturating_add(memory.state);

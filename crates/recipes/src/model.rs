@@ -331,7 +331,7 @@ impl Model {
     /// model or of a translator. Returns 0 for a model that does not search.
     ///
     /// # Errors
-    /// If the model cannot run row by row.
+    /// If the beam width is 0, or if the model cannot run row by row.
     #[track_caller]
     pub fn search_memory(&self, beam: usize) -> Result<u64> {
         self.trained.search_memory(&self.predictor, beam).at_caller()
