@@ -25,18 +25,19 @@ fn a_changed_file_replaces_the_model_and_a_bad_file_does_not() {
                 }
             });
         }
-        let wait = |name: &str, count: f64| {
-            let is = |_: &i32| metric(&server, name) == count;
+        let wait = |name: &str, count: u64| {
+            let line = format!("{name} {count}\n");
+            let is = |_: &i32| server.send("GET", "/metrics", "", "").2.contains(&line);
             assert!((0..200).inspect(|_| thread::sleep(Duration::from_millis(50))).any(|i| is(&i)), "{name}");
         };
         std::fs::write(&path, "no checkpoint").unwrap();
-        wait("unpadded_reloads_total{model=\"films\",outcome=\"failed\"}", 1.0);
+        wait("unpadded_reloads_total{model=\"films\",outcome=\"failed\"}", 1);
         assert_eq!(ask(), before);
         let mut config = Config::new(Task::Classify);
         (config.model.hidden, config.model.embedding, config.training.epochs) = (8, 8, 1);
         save(&config, &file("other.ckpt"));
         std::fs::rename(file("other.ckpt"), &path).unwrap();
-        wait("unpadded_reloads_total{model=\"films\",outcome=\"loaded\"}", 2.0);
+        wait("unpadded_reloads_total{model=\"films\",outcome=\"loaded\"}", 2);
         assert_ne!(ask(), before);
         assert_eq!(server.server.reload(), ["films: reloaded"]);
         stop.store(true, Ordering::Relaxed);
