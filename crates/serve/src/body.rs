@@ -61,6 +61,7 @@ pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<Request<T>, Failure> {
+    is_json(headers)?;
     let began = Instant::now();
     let times = Times { began, due: began + state.settings.deadline };
     let (bytes, held) = tokio::select! {
@@ -73,6 +74,22 @@ pub(crate) async fn json<T: DeserializeOwned + Send + 'static>(
     let slot = Slot::take(state)?;
     let value = off_thread(bytes.len(), &held, move || parse(&bytes)).await??;
     Ok(Request { value, held, slot, times })
+}
+
+/// Checks that a body is announced as JSON, or not announced.
+fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    // `curl -d` announces a form.
+    match kind.as_str() {
+        "" | "application/json" | "application/x-www-form-urlencoded" => Ok(()),
+        _ if kind.ends_with("+json") => Ok(()),
+        _ => Err(Failure {
+            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            kind: "validation",
+            message: "content-type: expected `application/json`".into(),
+        }),
+    }
 }
 
 /// Runs `work` on a thread of its own if a text of this size would keep other requests waiting. The memory of the request is counted

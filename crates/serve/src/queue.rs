@@ -31,11 +31,12 @@ pub(crate) enum Output {
 }
 
 impl Output {
-    pub(crate) fn answer(self) -> Option<Answer> {
-        match self {
+    pub(crate) fn answers(all: Vec<Self>) -> Vec<Answer> {
+        let answer = |output| match output {
             Self::Answer(answer) => Some(answer),
             Self::Vector(_) => None,
-        }
+        };
+        all.into_iter().filter_map(answer).collect()
     }
 
     pub(crate) fn vector(self) -> Option<Vec<f32>> {

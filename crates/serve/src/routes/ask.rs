@@ -1,12 +1,10 @@
-//! What all routes of models do: the type of their body, and their way through the queue.
+//! The way of all routes of models through the queue.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::sync::oneshot;
-use unpadded_recipes::Answer;
 
 use super::super::body::Times;
 use super::super::failure::Failure;
@@ -51,34 +49,5 @@ pub(super) async fn ask(
         Ok(Ok(found)) => found,
         Ok(Err(_)) => Err(Failure::internal()),
         Err(_) => Err(Failure::no_answer()),
-    }
-}
-
-/// Asks for answers, as [`ask`] does.
-pub(super) async fn answers(
-    state: &State,
-    model: &Arc<ModelVersion>,
-    work: Work,
-    input: &Input,
-    held: &MemoryPermit,
-    times: Times,
-) -> Result<Vec<Answer>, Failure> {
-    let found = ask(state, model, work, input, held, times).await?;
-    Ok(found.into_iter().filter_map(Output::answer).collect())
-}
-
-/// Checks that a body is announced as JSON, or not announced.
-pub(super) fn is_json(headers: &HeaderMap) -> Result<(), Failure> {
-    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    // `curl -d` announces a form.
-    match kind.as_str() {
-        "" | "application/json" | "application/x-www-form-urlencoded" => Ok(()),
-        _ if kind.ends_with("+json") => Ok(()),
-        _ => Err(Failure {
-            status: StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            kind: "validation",
-            message: "content-type: expected `application/json`".into(),
-        }),
     }
 }

@@ -17,11 +17,11 @@ use super::super::failure::Failure;
 use super::super::input::{Input, Texts, Truncate};
 use super::super::memory::MemoryPermit;
 use super::super::models::ModelVersion;
-use super::super::queue::Work;
+use super::super::queue::{Output, Work};
 use super::super::sessions::Text;
 use super::super::state::State;
 use super::super::streams::{self, Piece, Pieces, Writing};
-use super::ask::{answers, is_json, of_task};
+use super::ask::{ask, of_task};
 use super::predict::decoding;
 
 /// A text to continue by a language model, or to translate.
@@ -184,7 +184,6 @@ pub(crate) async fn generate(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    is_json(&headers)?;
     let Request { value, held, slot: _slot, times } =
         body::json::<GenerateRequest>(&state, &headers, body).await?;
     let model = match &value.session {
@@ -274,7 +273,7 @@ async fn search_texts(
     } else {
         Work::Predict(decoding(model, beam, n_best, length_penalty)?)
     };
-    let answers = answers(state, model, how, &input, held, times).await?;
+    let answers = Output::answers(ask(state, model, how, &input, held, times).await?);
     let answer = answers.first().ok_or_else(Failure::internal)?;
     let text = input.texts.first().map(String::as_str).unwrap_or_default();
     let found = unpadded_recipes::AnswerJson { text, answer, echo: false, offset: 0 };

@@ -16,9 +16,9 @@ use super::super::failure::Failure;
 use super::super::input::{Input, Text, Texts, lines};
 use super::super::memory::MemoryPermit;
 use super::super::models::ModelVersion;
-use super::super::queue::Work;
+use super::super::queue::{Output, Work};
 use super::super::state::State;
-use super::ask::{answers, is_json, of_task};
+use super::ask::{ask, of_task};
 
 /// Tensors of texts, by the Open Inference Protocol.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -90,7 +90,6 @@ pub(crate) async fn infer(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    is_json(&headers)?;
     let Request { value, held, slot: _slot, times } =
         body::json::<InferRequest>(&state, &headers, body).await?;
     let model = state.models.find(Some(&name))?;
@@ -121,7 +120,7 @@ async fn inferred(
     let texts = lines(&model.model, None, Some(Texts(data)), None)?;
     let input = Input::checked(state, model, texts, None, &held).await?;
     let how = Work::Predict(model.model.decoding().clone());
-    let answers = answers(state, model, how, &input, &held, times).await?;
+    let answers = Output::answers(ask(state, model, how, &input, &held, times).await?);
     let shape = [answers.len()];
     let tensor = |name: &str, datatype: &str, data: Vec<Value>| json!({"name": name, "datatype": datatype, "shape": shape, "data": data});
     let whole = answers.iter().zip(&*input.texts).map(|(answer, text)| {

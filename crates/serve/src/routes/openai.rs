@@ -21,7 +21,7 @@ use super::super::models::ModelVersion;
 use super::super::queue::{Output, Work};
 use super::super::state::State;
 use super::super::streams::Piece;
-use super::ask::{ask, is_json, of_task};
+use super::ask::{ask, of_task};
 use super::generate::{Completion, Draws, Order, events, failed, whole};
 
 /// A text to continue, as OpenAI's clients ask for it.
@@ -93,7 +93,6 @@ pub(crate) async fn completions(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    is_json(&headers)?;
     let Request { value, held, slot: _slot, times } =
         body::json::<CompletionRequest>(&state, &headers, body).await?;
     let model = state.models.find(value.model.as_deref())?;
@@ -210,7 +209,6 @@ pub(crate) async fn embeddings(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    is_json(&headers)?;
     let Request { value, held, slot: _slot, times } =
         body::json::<EmbeddingRequest>(&state, &headers, body).await?;
     let model = state.models.find(value.model.as_deref())?;

@@ -17,9 +17,9 @@ use super::super::failure::Failure;
 use super::super::input::{Input, Row, Text, Texts, Truncate, lines};
 use super::super::memory::MemoryPermit;
 use super::super::models::ModelVersion;
-use super::super::queue::Work;
+use super::super::queue::{Output, Work};
 use super::super::state::State;
-use super::ask::{answers, is_json, of_task};
+use super::ask::{ask, of_task};
 
 /// Texts to answer, or rows of numbers for a model that was trained on them.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -94,7 +94,6 @@ pub(crate) async fn predict(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    is_json(&headers)?;
     let Request { value, held, slot: _slot, times } =
         body::json::<PredictRequest>(&state, &headers, body).await?;
     let model = state.models.find(value.model.as_deref())?;
@@ -125,7 +124,7 @@ async fn answer(
     let decoding = decoding(model, beam, n_best, length_penalty)?;
     let texts = lines(&model.model, text, texts, rows)?;
     let input = Input::checked(state, model, texts, truncate, &held).await?;
-    let answers = answers(state, model, Work::Predict(decoding), &input, &held, times).await?;
+    let answers = Output::answers(ask(state, model, Work::Predict(decoding), &input, &held, times).await?);
     let found = Answers { model: model.clone(), input, answers };
     body::answer(found.input.bytes(), held, move || found).await
 }

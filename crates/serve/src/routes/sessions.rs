@@ -33,7 +33,6 @@ pub(crate) async fn begin(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Failure> {
-    super::ask::is_json(&headers)?;
     let empty = headers.get("content-length").is_none_or(|length| length == "0")
         && !headers.contains_key("transfer-encoding");
     let request = match empty {
