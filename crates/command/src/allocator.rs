@@ -141,12 +141,16 @@ pub(super) fn prepare() {
     grow_stack();
     #[cfg(target_os = "linux")]
     catch_aborts();
-    let default = std::panic::take_hook();
+    report_panics(std::panic::take_hook());
+}
+
+/// Reports panics by a hook, except a refused thread, which ends the process.
+pub(super) fn report_panics(by: impl Fn(&std::panic::PanicHookInfo<'_>) + Send + Sync + 'static) {
     std::panic::set_hook(Box::new(move |panic| {
         if is_refusal(panic) {
             end(Shortage::Thread);
         }
-        default(panic);
+        by(panic);
     }));
 }
 

@@ -226,6 +226,7 @@ impl Serve {
             LogFormat::Lines => log.with_ansi(false).init(),
             LogFormat::Json => log.json().flatten_event(true).init(),
         }
+        super::allocator::report_panics(|panic| tracing::error!(reason = %panic, "a thread panicked"));
     }
 
     pub(crate) fn run(self) -> Outcome<Ending> {

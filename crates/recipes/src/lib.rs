@@ -51,6 +51,7 @@ mod tag;
 mod tag_scores;
 mod tasks;
 mod text_scores;
+mod text_session;
 mod texts;
 mod training;
 mod translate;
@@ -76,6 +77,7 @@ pub use sections::{
 };
 pub use settings::{SettingKey, Value};
 pub use space::Space;
+pub use text_session::TextSession;
 pub use training::{Case, HeldOutScorer, HeldOutTexts, Preparation, TestData, Truth};
 pub use weigh::Weigher;
 

@@ -18,13 +18,12 @@ use super::by_length::ByLength;
 use super::config::Config;
 use super::encoder::with_cell;
 use super::evaluation::{EachOutcome, Evaluation, NamedFigure, Outcome, ScoreSums};
-use super::prose::{COLUMNS, FEEDS, Pieces, Prose, STEPS, TokenWindow};
-use super::recipe::{
-    AnsweringModel, Continuation, EachPiece, Preview, Recipe, TestCheck, TestFile, TrainedModel,
-};
+use super::prose::{COLUMNS, FEEDS, Prose, STEPS, TokenWindow};
+use super::recipe::{AnsweringModel, Continuation, Preview, Recipe, TestCheck, TestFile, TrainedModel};
 use super::sample::FigureFn;
 use super::sections::{DecodingConfig, ModelConfig, Tokens};
 use super::started::{self, Table};
+use super::text_session::{EachPiece, Pieces, TextSession};
 use super::training::{
     Case, DataMemory, HeldOutTexts, Paths, Preparation, TOKENIZER_NOTE, TestData, Truth, one_in, options,
     skipped, tokenizer, tokenizer_of,
@@ -185,7 +184,7 @@ impl AnsweringModel for Writer {
     fn answers(&self, by: &Predictor, texts: &[&str], _: &DecodingConfig) -> Result<Vec<Answer>> {
         let greedy = Sampling::default().temperature(0.0);
         let written = |text: &&str| {
-            let (mut all, mut session) = (String::new(), by.session(&[LOGITS])?);
+            let (mut all, mut session) = (String::new(), TextSession::new(by.session(&[LOGITS])?));
             self.read(by, &mut session, text, &mut || ControlFlow::Continue(()))?;
             let how = Continuation { sampler: &mut greedy.sampler(0)?, tokens: ANSWERED };
             self.write(by, &mut session, how, &mut |piece| {
@@ -200,7 +199,7 @@ impl AnsweringModel for Writer {
     fn read(
         &self,
         by: &Predictor,
-        session: &mut Session,
+        TextSession { session, pieces }: &mut TextSession,
         text: &str,
         each: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<usize> {
@@ -217,19 +216,20 @@ impl AnsweringModel for Writer {
             next.as_mut_slice()?[0] = id;
             session.step(&[(FEEDS[0], &next)])?;
         }
+        pieces.read(&self.0, text);
         Ok(ids.len())
     }
 
     fn write(
         &self,
         by: &Predictor,
-        session: &mut Session,
+        TextSession { session, pieces }: &mut TextSession,
         how: Continuation<'_>,
         each: EachPiece<'_>,
     ) -> Result<usize> {
         let known = by.vocabulary(TOKENS)?;
         let mut next = Variable::dense(unpadded::ndarray::array![0i64]);
-        let (unknown, mut pieces, mut row) = (known.unknown(), Pieces::new(&self.0), Vec::new());
+        let (unknown, mut row) = (known.unknown(), Vec::new());
         for count in 0..how.tokens {
             row.clear();
             row.extend_from_slice(session.output(LOGITS)?.as_slice::<f32>()?);
@@ -237,14 +237,14 @@ impl AnsweringModel for Writer {
             let never = unknown.and_then(|id| row.get_mut(id as usize));
             never.into_iter().for_each(|logit| *logit = f32::NEG_INFINITY);
             let id = how.sampler.draw(&row)?;
-            let ends = pieces.push(known.token(id).unwrap_or_default(), each).is_break();
+            let ends = pieces.push(&self.0, known.token(id).unwrap_or_default(), each).is_break();
             next.as_mut_slice()?[0] = id;
             session.step(&[(FEEDS[0], &next)])?;
             if ends {
                 return Ok(count + 1);
             }
         }
-        let _ = pieces.end(each);
+        let _ = pieces.end(&self.0, each);
         Ok(how.tokens)
     }
 
@@ -263,11 +263,20 @@ impl AnsweringModel for Writer {
         let options = Generation::new(start).max_steps(read + tokens).prefix(prefix);
         let options = options.banned(banned.into_iter().collect::<Vec<_>>());
         let found = by.generator(FEEDS[0], LOGITS)?.beam(&[], &options, beam)?;
-        let text = |one: &Hypothesis<'_>| {
-            let tokens = one.tokens.iter().skip(read).map(|&id| known.token(id).unwrap_or_default());
-            (self.0.join(tokens), one.score)
+        let found_text = |one: &Hypothesis<'_>| {
+            let (mut pieces, mut found) = (Pieces::default(), String::new());
+            pieces.read(&self.0, text);
+            let mut each = |piece: &str| {
+                found.push_str(piece);
+                ControlFlow::Continue(())
+            };
+            for &id in one.tokens.iter().skip(read) {
+                let _ = pieces.push(&self.0, known.token(id).unwrap_or_default(), &mut each);
+            }
+            let _ = pieces.end(&self.0, &mut each);
+            (found, one.score)
         };
-        Ok(found.hypotheses(0)?.iter().map(text).collect())
+        Ok(found.hypotheses(0)?.iter().map(found_text).collect())
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use unpadded::checkpoint::Checkpoint;
 use unpadded::data::Tokenizer;
-use unpadded::predict::{Beam, Predictor, Sampler, Sampling, Session};
+use unpadded::predict::{Beam, Predictor, Sampler, Sampling};
 use unpadded::{AtCaller, Error, ErrorKind, Result, ops};
 use unpadded_text::{LabelNotation, QuestionKind, Questions, path_of_text};
 
@@ -14,6 +14,7 @@ use super::config::Config;
 use super::evaluation::{EachOutcome, Evaluation};
 use super::recipe::{Continuation, TestFile, TrainedModel};
 use super::sections::{DecodingConfig, Task};
+use super::text_session::TextSession;
 use super::training::{CONFIG, TASK, TestData, options_of};
 
 /// The output that is added to a model with one vector per text.
@@ -389,12 +390,12 @@ impl Model {
     /// # Errors
     /// If the model is not a language model.
     #[track_caller]
-    pub fn begin(&self) -> Result<Session> {
+    pub fn begin(&self) -> Result<TextSession> {
         if !self.task.continues_texts() {
             let (expected, got) = ("a language model (`lm`)", format!("a model of `{}`", self.task.name()));
             return Err(Error::of(ErrorKind::Program, "model that writes", expected, got).at_caller());
         }
-        self.predictor.session(&["logits"]).at_caller()
+        self.predictor.session(&["logits"]).map(TextSession::new).at_caller()
     }
 
     /// Reads a text in a session of this model, and returns the number of its tokens. An empty text at the beginning of a session
@@ -405,7 +406,7 @@ impl Model {
     #[track_caller]
     pub fn read(
         &self,
-        session: &mut Session,
+        session: &mut TextSession,
         text: &str,
         each: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<usize> {
@@ -413,14 +414,15 @@ impl Model {
     }
 
     /// Continues the text of a session by at most `tokens` tokens, and returns their number. The callback `each` gets each piece
-    /// of the new text as soon as it is drawn, and ends the text by `Break`.
+    /// of the new text as soon as it is drawn, and ends the text by `Break`. The text before, and all pieces, are the whole text:
+    /// a first word begins with its space.
     ///
     /// # Errors
     /// If the session has read nothing, or if a computed value is not a number.
     #[track_caller]
     pub fn write_each(
         &self,
-        session: &mut Session,
+        session: &mut TextSession,
         sampler: &mut Sampler,
         tokens: usize,
         each: &mut dyn FnMut(&str) -> ControlFlow<()>,

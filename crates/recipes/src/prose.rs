@@ -1,7 +1,6 @@
 //! The text of a language model: in memory, or in files that may be larger than memory.
 
 use std::borrow::Cow;
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use unpadded::data::{Continuous, Data, Tokenizer, Vocabulary};
@@ -9,7 +8,6 @@ use unpadded::{Result, memory};
 use unpadded_text::{PlainFiles, PlainSource, PlainText, ReadOptions};
 
 use super::config::Config;
-use super::recipe::EachPiece;
 use super::training::{Column, DataMemory, options, read_as};
 
 pub(super) const FEEDS: [&str; 2] = ["x", "y"];
@@ -151,71 +149,6 @@ impl Prose {
                 let below = tokens.len();
                 Continuous::windowed(ids, (window.tokens(below), below), streams, steps, FEEDS)
             }
-        }
-    }
-}
-
-pub(super) struct Pieces<'a> {
-    tokenizer: &'a Tokenizer,
-    /// The last tokens of the text: the text of a token depends on the tokens before this token.
-    last: Vec<&'a str>,
-    /// The number of tokens in `last` whose text was already passed to the callback.
-    shown: usize,
-}
-
-impl<'a> Pieces<'a> {
-    /// The number of tokens that are kept, and the number after which text is passed on: a character has up to four tokens.
-    const LOOKED_AT: usize = 8;
-
-    pub(super) fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, last: Vec::new(), shown: 0 }
-    }
-
-    /// Adds a token and passes the new text to `each`; a text that ends within a character is kept back.
-    pub(super) fn push(&mut self, token: &'a str, each: EachPiece<'_>) -> ControlFlow<()> {
-        self.last.push(token);
-        let whole = self.tokenizer.join(&self.last);
-        if whole.ends_with(char::REPLACEMENT_CHARACTER) && self.last.len() - self.shown < Self::LOOKED_AT {
-            return ControlFlow::Continue(());
-        }
-        let before = self.tokenizer.join(self.last.iter().take(self.shown));
-        each(whole.strip_prefix(&*before).unwrap_or_default())?;
-        let old = self.last.len().saturating_sub(Self::LOOKED_AT);
-        self.last.drain(..old);
-        self.shown = self.last.len();
-        ControlFlow::Continue(())
-    }
-
-    /// Ends the text, and passes the text that was kept back to `each`.
-    pub(super) fn end(self, each: EachPiece<'_>) -> ControlFlow<()> {
-        let (before, whole) =
-            (self.tokenizer.join(self.last.iter().take(self.shown)), self.tokenizer.join(&self.last));
-        each(whole.strip_prefix(&*before).unwrap_or_default())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_the_text() {
-        for tokenizer in
-            [Tokenizer::words(), Tokenizer::characters(), Tokenizer::pieces(), Tokenizer::whitespace()]
-        {
-            let text = "Nothing is as it was: \"no\", he said, and (again) went\non to the end of it.";
-            let tokens: Vec<String> = tokenizer.tokens(text).map(|token| token.into_owned()).collect();
-            let (mut pieces, mut found, mut count) = (Pieces::new(&tokenizer), String::new(), 0);
-            let mut each = |piece: &str| {
-                found.push_str(piece);
-                count += 1;
-                ControlFlow::Continue(())
-            };
-            for token in &tokens {
-                assert!(pieces.push(token, &mut each).is_continue());
-            }
-            assert!(pieces.end(&mut each).is_continue());
-            assert_eq!((found, count), (tokenizer.join(&tokens), tokens.len() + 1));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use unpadded::data::{Loader, Tokenizer};
-use unpadded::predict::{Beam, Predictor, Sampler, Session};
+use unpadded::predict::{Beam, Predictor, Sampler};
 use unpadded::{Error, ErrorKind, Printable, Result, Variable};
 use unpadded_text::{Files, QuestionKind, ReadOptions, Record, SkipReport};
 
@@ -15,6 +15,7 @@ use super::labels::trained_id;
 use super::portions::{LABEL, PortionFacts, RecordAnswers, TAG, fitting};
 use super::sections::DecodingConfig;
 use super::started::Table;
+use super::text_session::{EachPiece, TextSession};
 use super::texts::Texts;
 use super::training::{Column, Paths, Preparation, TestData, options, options_of, read_as, skipped};
 
@@ -100,7 +101,7 @@ pub(super) trait AnsweringModel: Send + Sync {
     fn read(
         &self,
         _: &Predictor,
-        _: &mut Session,
+        _: &mut TextSession,
         _text: &str,
         _each: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<usize> {
@@ -111,7 +112,7 @@ pub(super) trait AnsweringModel: Send + Sync {
     fn write(
         &self,
         _: &Predictor,
-        _: &mut Session,
+        _: &mut TextSession,
         _: Continuation<'_>,
         _each: EachPiece<'_>,
     ) -> Result<usize> {
@@ -133,9 +134,6 @@ fn no_writer() -> Error {
     let (expected, got) = ("a language model (`lm`)", "a model of another task");
     Error::of(ErrorKind::Program, "model that writes", expected, got)
 }
-
-/// Gets each piece of a text while it is written; `Break` ends the text.
-pub(super) type EachPiece<'a> = &'a mut dyn FnMut(&str) -> ControlFlow<()>;
 
 pub(super) trait TrainedModel: AnsweringModel {
     /// Returns what the model reads from a record, how its columns are set, and an answer's columns; `None` for a language model.

@@ -1,5 +1,6 @@
 //! Connections: their number, their times, and the end of the server.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::pin::pin;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio_io_timeout::TimeoutStream;
 
 use super::state::State;
@@ -24,41 +25,47 @@ const BUFFER: usize = 16 * 1024;
 /// The time after the begin of the end in which requests that are on the way still arrive on open connections.
 const ON_THE_WAY: Duration = Duration::from_millis(150);
 
+/// The time after which a connection that waits for its place closes the oldest connection, as soon as its request is answered.
+const CROWDED: Duration = Duration::from_millis(50);
+
+/// The open connections, the oldest first.
+struct Connections {
+    free: Arc<Semaphore>,
+    most: usize,
+    router: axum::Router,
+    /// Each sender closes its connection, when it is used or dropped.
+    closes: VecDeque<oneshot::Sender<()>>,
+}
+
 pub(crate) async fn run(
     state: Arc<State>,
     router: axum::Router,
     listener: TcpListener,
     end: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    let connections = state.settings.connections.min(Semaphore::MAX_PERMITS);
-    let free = Arc::new(Semaphore::new(connections));
-    let (ending, ends) = watch::channel(false);
+    let most = state.settings.connections.min(Semaphore::MAX_PERMITS);
+    let free = Arc::new(Semaphore::new(most));
+    let mut connections = Connections { free: free.clone(), most, router, closes: VecDeque::new() };
+    // A connection that waits for its place is not lost at the end.
+    let mut accepted = None;
     let mut end = pin!(end);
     let upkeep = tokio::spawn(upkeep(state.clone()));
     loop {
-        let accepted = async {
-            let permit = free.clone().acquire_owned().await;
-            (listener.accept().await, permit)
-        };
         tokio::select! {
             () = &mut end => break,
-            (accepted, permit) = accepted => {
-                let Ok(permit) = permit else { break };
-                serve(accepted, &router, permit, &ends).await;
-            }
+            () = connections.next(&listener, &mut accepted) => {}
         }
     }
     state.ends.store(true, Ordering::Relaxed);
     // Connections that the system has accepted already are answered, too.
     let waiting = async {
-        while let Ok(permit) = free.clone().acquire_owned().await {
-            serve(listener.accept().await, &router, permit, &ends).await;
+        loop {
+            connections.next(&listener, &mut accepted).await;
         }
     };
     let _ = tokio::time::timeout(ON_THE_WAY, waiting).await;
-    drop(listener);
-    let _ = ending.send(true);
-    let all = u32::try_from(connections).unwrap_or(u32::MAX);
+    drop((listener, connections));
+    let all = u32::try_from(most).unwrap_or(u32::MAX);
     let closed = tokio::time::timeout(state.settings.grace, free.acquire_many(all)).await.is_ok();
     upkeep.abort();
     match closed {
@@ -67,37 +74,53 @@ pub(crate) async fn run(
     }
 }
 
-async fn serve(
-    accepted: io::Result<(TcpStream, std::net::SocketAddr)>,
-    router: &axum::Router,
-    permit: OwnedSemaphorePermit,
-    ends: &watch::Receiver<bool>,
-) {
-    let stream = match accepted {
-        Ok((stream, _)) => stream,
-        Err(e) => {
-            // Without free file descriptors, an immediate retry would fail in the same way.
-            tracing::warn!(reason = %e, "a connection was not accepted");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            return;
+impl Connections {
+    /// Accepts a connection, waits for its place and serves it; `accepted` keeps it if the wait ends before.
+    async fn next(&mut self, listener: &TcpListener, accepted: &mut Option<TcpStream>) {
+        if accepted.is_none() {
+            match listener.accept().await {
+                Ok((stream, _)) => *accepted = Some(stream),
+                Err(e) => {
+                    // Without free file descriptors, an immediate retry would fail in the same way.
+                    tracing::warn!(reason = %e, "a connection was not accepted");
+                    tokio::time::sleep(CROWDED).await;
+                    return;
+                }
+            }
         }
-    };
-    let _ = stream.set_nodelay(true); // only a matter of speed
-    let (router, mut ends) = (router.clone(), ends.clone());
-    tokio::spawn(async move {
-        let _permit = permit;
-        let mut stream = TimeoutStream::new(stream);
-        stream.set_write_timeout(Some(STALLED));
-        let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).max_headers(64);
-        let service = TowerToHyperService::new(router);
-        let mut connection = pin!(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
-        tokio::select! {
-            _ = connection.as_mut() => return,
-            _ = ends.wait_for(|ends| *ends) => connection.as_mut().graceful_shutdown(),
+        let permit = loop {
+            match tokio::time::timeout(CROWDED, self.free.clone().acquire_owned()).await {
+                Ok(permit) => break permit,
+                Err(_) => while self.closes.pop_front().is_some_and(|close| close.send(()).is_err()) {},
+            }
+        };
+        if let (Some(stream), Ok(permit)) = (accepted.take(), permit) {
+            self.serve(stream, permit);
         }
-        let _ = connection.await; // errors of a connection are the client's
-    });
+    }
+
+    fn serve(&mut self, stream: TcpStream, permit: OwnedSemaphorePermit) {
+        let _ = stream.set_nodelay(true); // only a matter of speed
+        let (close, closes) = oneshot::channel();
+        if self.closes.len() > 2 * self.most {
+            self.closes.retain(|close| !close.is_closed());
+        }
+        self.closes.push_back(close);
+        let service = TowerToHyperService::new(self.router.clone());
+        tokio::spawn(async move {
+            let _permit = permit;
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(STALLED));
+            let mut http = hyper::server::conn::http1::Builder::new();
+            http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).max_headers(64);
+            let mut connection = pin!(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
+            tokio::select! {
+                _ = connection.as_mut() => return,
+                _ = closes => connection.as_mut().graceful_shutdown(),
+            }
+            let _ = connection.await; // errors of a connection are the client's
+        });
+    }
 }
 
 /// Ends old sessions, and reloads models whose files have changed.

@@ -1,10 +1,10 @@
 //! The errors that clients get: a status, a message and a type, without paths, file names or panic texts.
 
-use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use serde_json::json;
 use unpadded::ErrorKind;
+
+use super::json;
 
 /// An error as an answer: `{"error": message, "error_type": kind}`.
 #[derive(Debug, Clone)]
@@ -27,6 +27,11 @@ impl Failure {
     /// 422: the request has a value that the server cannot use; the message has the place in the JSON.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "validation", message)
+    }
+
+    pub(crate) fn not_json() -> Self {
+        let message = "content-type: expected `application/json`";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "validation", message)
     }
 
     /// 413: a body, a list or a text is longer than its limit.
@@ -72,6 +77,10 @@ impl Failure {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", message)
     }
 
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::json!({"error": self.message, "error_type": self.kind})
+    }
+
     /// Turns an error of a model into an answer. An error about the text is for the client; any other error is for the log.
     pub(crate) fn of_model(error: &unpadded::Error) -> Self {
         let message = format!("{error:#}");
@@ -94,11 +103,8 @@ impl Failure {
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
-        let body = json!({"error": self.message, "error_type": self.kind}).to_string();
-        let mut response = Response::new(Body::from(body));
-        *response.status_mut() = self.status;
+        let mut response = json::response(self.status, self.json().to_string());
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

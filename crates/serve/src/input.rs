@@ -1,18 +1,17 @@
 //! The texts of a request: one or many, pairs, or rows of numbers; their limits, and their cut on request.
 
+use std::collections::HashMap;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use unpadded_recipes::Model;
 use unpadded_text::QuestionKind;
-use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ArrayBuilder, OneOfBuilder, Schema};
+use utoipa::{PartialSchema, ToSchema};
 
-use super::body::off_thread;
 use super::failure::Failure;
-use super::memory::MemoryPermit;
-use super::models::ModelVersion;
-use super::state::State;
 
 /// The end of a text that is cut if the text is longer than the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize, ToSchema)]
@@ -39,6 +38,33 @@ pub(crate) struct Texts(pub(crate) Vec<Text>);
 /// A row of numbers: all of them, or an object with the index and the value of those that are not zero.
 #[derive(Debug, Clone)]
 pub(crate) struct Row(Vec<(Option<u64>, f64)>);
+
+/// Returns the schema of a value of one of two kinds.
+fn one_of(one: RefOr<Schema>, other: RefOr<Schema>) -> RefOr<Schema> {
+    OneOfBuilder::new().item(one).item(other).into()
+}
+
+impl PartialSchema for Text {
+    fn schema() -> RefOr<Schema> {
+        one_of(String::schema(), Vec::<String>::schema())
+    }
+}
+
+impl PartialSchema for Texts {
+    fn schema() -> RefOr<Schema> {
+        one_of(String::schema(), ArrayBuilder::new().items(Text::schema()).into())
+    }
+}
+
+impl PartialSchema for Row {
+    fn schema() -> RefOr<Schema> {
+        one_of(Vec::<f64>::schema(), HashMap::<String, f64>::schema())
+    }
+}
+
+impl ToSchema for Text {}
+impl ToSchema for Texts {}
+impl ToSchema for Row {}
 
 struct TextVisitor;
 
@@ -165,65 +191,44 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Checks the texts of a request against the limits, and cuts those that are too long if the request asks for it.
-    pub(crate) async fn checked(
-        state: &State,
-        model: &Arc<ModelVersion>,
-        texts: Vec<String>,
+    /// Checks texts against a limit in tokens, and cuts those that are too long if `truncate` says where.
+    pub(crate) fn new(
+        model: &Model,
+        mut texts: Vec<String>,
+        most: usize,
         truncate: Option<Truncate>,
-        held: &MemoryPermit,
     ) -> Result<Self, Failure> {
-        let settings = &state.settings;
-        if texts.len() > settings.texts {
-            let (most, got) = (settings.texts, texts.len());
-            return Err(Failure::too_large(format!("texts: expected at most {most} a request, got {got}")));
+        let (mut tokens, mut truncated, mut offsets) = (0_usize, vec![0; texts.len()], vec![0; texts.len()]);
+        for (at, text) in texts.iter_mut().enumerate() {
+            let mut length = model.length(text);
+            if length > most {
+                let refused = |why: &str| {
+                    Failure::too_large(format!(
+                        "`texts[{at}]`: expected at most {most} tokens, got {length}{why}"
+                    ))
+                };
+                let Some(side) = truncate else {
+                    return Err(refused("; `\"truncate\": \"right\"` cuts the end"));
+                };
+                if model.columns() > 1 || model.asking() == Some(QuestionKind::Row) {
+                    return Err(refused("; only single texts are cut"));
+                }
+                let part = model.truncate(text, most, side == Truncate::Left).to_owned();
+                if side == Truncate::Left {
+                    offsets[at] = text[..text.len() - part.len()].chars().count();
+                }
+                *text = part;
+                let kept = model.length(text);
+                (truncated[at], length) = (length - kept, kept);
+            }
+            tokens = tokens.saturating_add(length);
         }
-        let bytes = texts.iter().map(String::len).sum();
-        let (of_work, most) = (model.clone(), settings.text_tokens);
-        let input = off_thread(bytes, held, move || fit(&of_work.model, texts, most, truncate)).await??;
-        held.add(model.answer_bytes(input.texts.len(), input.tokens))?;
-        state.metrics.truncated.inc_by(input.truncated.iter().filter(|&&count| count > 0).count() as u64);
-        Ok(input)
+        Ok(Self { texts: texts.into(), tokens, truncated, offsets })
     }
-
     /// Returns about the size of the answers in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.tokens.saturating_mul(8)
     }
-}
-
-fn fit(
-    model: &Model,
-    mut texts: Vec<String>,
-    most: usize,
-    truncate: Option<Truncate>,
-) -> Result<Input, Failure> {
-    let (mut tokens, mut truncated, mut offsets) = (0_usize, vec![0; texts.len()], vec![0; texts.len()]);
-    for (at, text) in texts.iter_mut().enumerate() {
-        let mut length = model.length(text);
-        if length > most {
-            let refused = |why: &str| {
-                Failure::too_large(format!(
-                    "`texts[{at}]`: expected at most {most} tokens, got {length}{why}"
-                ))
-            };
-            let Some(side) = truncate else {
-                return Err(refused("; `\"truncate\": \"right\"` cuts the end"));
-            };
-            if model.columns() > 1 || model.asking() == Some(QuestionKind::Row) {
-                return Err(refused("; only single texts are cut"));
-            }
-            let part = model.truncate(text, most, side == Truncate::Left).to_owned();
-            if side == Truncate::Left {
-                offsets[at] = text[..text.len() - part.len()].chars().count();
-            }
-            *text = part;
-            let kept = model.length(text);
-            (truncated[at], length) = (length - kept, kept);
-        }
-        tokens = tokens.saturating_add(length);
-    }
-    Ok(Input { texts: texts.into(), tokens, truncated, offsets })
 }
 
 /// Returns the texts or the rows of a request as lines that the model reads; exactly one of the fields must be given.

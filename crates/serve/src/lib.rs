@@ -17,9 +17,11 @@
 
 mod body;
 mod bound;
+mod call;
 mod connections;
 mod failure;
 mod input;
+mod json;
 mod logs;
 mod memory;
 mod metrics;

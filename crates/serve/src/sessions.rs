@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use unpadded::predict::Session;
+use unpadded_recipes::TextSession;
 
 use super::failure::Failure;
 use super::models::{ModelVersion, Models};
@@ -12,7 +12,7 @@ use super::models::{ModelVersion, Models};
 /// The state of a model after the texts that a session has read and written.
 pub(crate) struct Text {
     pub(crate) model: Arc<ModelVersion>,
-    pub(crate) session: Session,
+    pub(crate) session: TextSession,
     pub(crate) tokens: usize,
 }
 

@@ -9,7 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
 use unpadded::predict::Sampler;
 
-use super::body::Times;
+use super::call::Call;
 use super::failure::Failure;
 use super::memory::MemoryPermit;
 use super::sessions::Text;
@@ -25,7 +25,6 @@ pub(crate) struct Writing {
     pub(crate) tokens: usize,
     /// The texts that end the written text; they are not part of it.
     pub(crate) stop: Vec<String>,
-    pub(crate) times: Times,
 }
 
 /// The pieces of a text. Their place among the streams, and their memory, are free when the last piece was taken.
@@ -53,7 +52,8 @@ pub(crate) enum Piece {
 }
 
 /// Starts to write; the number of tokens bounds the pieces that wait for a slow client.
-pub(crate) fn start(state: &Arc<State>, writing: Writing, held: MemoryPermit) -> Result<Pieces, Failure> {
+pub(crate) fn start(call: &Call, writing: Writing) -> Result<Pieces, Failure> {
+    let state = &call.state;
     let permit = state.streams.clone().try_acquire_owned();
     let Ok(permit) = permit else {
         give_back(state, writing.session, writing.text);
@@ -62,14 +62,15 @@ pub(crate) fn start(state: &Arc<State>, writing: Writing, held: MemoryPermit) ->
         return Err(Failure::overloaded(format!("expected at most {most} texts written at once")));
     };
     let (to, pieces) = unbounded_channel();
-    let (state, permits) = (state.clone(), Arc::new((permit, held)));
+    let (state, permits) = (state.clone(), Arc::new((permit, call.held.clone())));
+    let (began, due) = (call.began, call.due);
     let of_writer = permits.clone();
     tokio::task::spawn_blocking(move || {
         let _until_the_end = of_writer;
-        let Writing { mut text, session, prompt, mut sampler, tokens, stop, times } = writing;
-        let mut sent = PieceSender::new(&state, &to, &stop, times.began);
+        let Writing { mut text, session, prompt, mut sampler, tokens, stop } = writing;
+        let mut sent = PieceSender::new(&state, &to, &stop, began);
         let mut run = || -> unpadded::Result<Piece> {
-            let ends = || to.is_closed() || times.due < Instant::now();
+            let ends = || to.is_closed() || due < Instant::now();
             let go_on = &mut || if ends() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
             let read = text.model.model.read(&mut text.session, &prompt, go_on)?;
             text.tokens += read;

@@ -45,7 +45,11 @@ fn signal(child: &Child, name: &str) {
 fn a_model_is_served_reloaded_and_ended() {
     let dir = TestDir::trained("served", "reviews.tsv", "2");
     dir.write("token", "secret\n");
-    let models = ["films=run", "both=run,run", "--token-file", "token", "--log", "json", "--memory", "900MB"];
+    dir.stdout(&["export", "run", "small.ckpt", "--int8"], "");
+    let bf16 = ["--set", "training.precision=bf16", "training.allow_slow=true", "--run", "halved"];
+    dir.stdout(&with(&["train", "--train", "reviews.tsv", "--quiet", "--epochs", "1"], &bf16), "");
+    let models = ["films=run", "both=run,run", "small=small.ckpt", "halved=halved", "--token-file", "token"];
+    let models = [&models[..], &["--log", "json", "--memory", "900MB"]].concat();
     let (mut child, mut out, address) = started(&dir, &models);
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
@@ -53,13 +57,15 @@ fn a_model_is_served_reloaded_and_ended() {
     line.clear();
     out.read_line(&mut line).unwrap();
     assert_eq!(line, format!("curl -s {address}/predict -d '{{\"texts\":[\"What a film!\"]}}'\n"));
-    let ask = |model: &str| {
-        let body = format!("{{\"model\": \"{model}\", \"texts\": [\"it was fine\"]}}");
+    let ask_of = |model: &str, text: &str| {
+        let body = format!("{{\"model\": \"{model}\", \"texts\": [\"{text}\"]}}");
         asked(&address, "/predict", "authorization: Bearer secret\r\n", &body)
     };
-    let printed = dir.stdout(&["predict", "run", "--json"], "it was fine\n");
-    let answer: Value = serde_json::from_str(&printed).unwrap();
-    says(&ask("films"), &["HTTP/1.1 200", &format!("\"probability\":{}", answer["probability"])]);
+    let ask = |model: &str| ask_of(model, "it was fine");
+    for (model, path) in [("films", "run"), ("small", "small.ckpt"), ("halved", "halved")] {
+        let answer = dir.json(&["predict", path, "--json"], "it was fine\n");
+        says(&ask(model), &["HTTP/1.1 200", &format!("\"probability\":{}", answer["probability"])]);
+    }
     says(&ask("both"), &["HTTP/1.1 200", "\"label\":\"good\""]);
     says(&ask("other"), &["HTTP/1.1 404", "expected one of `films`, `both`, got `other`"]);
     says(&asked(&address, "/predict", "", "{}"), &["HTTP/1.1 401"]);
@@ -72,6 +78,17 @@ fn a_model_is_served_reloaded_and_ended() {
             .inspect(|_| std::thread::sleep(std::time::Duration::from_millis(50)))
             .any(|i| is_reloaded(&i))
     );
+    // The resident memory never was above the bound that the server printed.
+    for text in [1, 20_000, 60, 90_000].map(|words| "it was fine ".repeat(words / 3)) {
+        ["films", "both", "small"].map(|model| says(&ask_of(model, &text), &["HTTP/1.1 200"]));
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+        let peak = peak.unwrap().parse::<u64>().unwrap() * 1024;
+        assert!(peak < 900_000_000, "{peak} bytes were resident of a bound of 900 MB");
+    }
     signal(&child, "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     let mut log = String::new();

@@ -3,25 +3,23 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::extract::State as Of;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::extract::{Request, State as Of};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::json;
 use unpadded::predict::{Beam, Sampling};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request, Times};
 use super::super::bound::WIDEST;
+use super::super::call::Call;
 use super::super::failure::Failure;
-use super::super::input::{Input, Texts, Truncate};
-use super::super::memory::MemoryPermit;
-use super::super::models::ModelVersion;
+use super::super::input::{Texts, Truncate};
+use super::super::json::response;
 use super::super::queue::{Output, Work};
 use super::super::sessions::Text;
 use super::super::state::State;
 use super::super::streams::{self, Piece, Pieces, Writing};
-use super::ask::{ask, of_task};
 use super::predict::decoding;
 
 /// A text to continue by a language model, or to translate.
@@ -46,11 +44,10 @@ pub(crate) struct GenerateRequest {
     /// Seed of the draws: equal seeds give equal texts (default: drawn).
     seed: Option<u64>,
     /// Texts that end the text; they are not part of it.
-    #[schema(value_type = Option<Vec<String>>)]
     stop: Option<Texts>,
     /// Beam width of a search for the most probable text, in place of draws.
     beam: Option<usize>,
-    /// The number of texts of a search.
+    /// The number of texts of a search; a search without `beam` is at least as wide.
     n_best: Option<usize>,
     /// Length penalty of a search.
     length_penalty: Option<f64>,
@@ -71,9 +68,8 @@ pub(super) struct Draws {
     pub(super) stop: Option<Texts>,
 }
 
-/// What a request asks to write, after the checks of its limits.
+/// What a request asks to write.
 pub(super) struct Order {
-    pub(super) model: Arc<ModelVersion>,
     pub(super) prompt: String,
     pub(super) session: Option<String>,
     pub(super) tokens: usize,
@@ -84,18 +80,17 @@ impl Order {
     /// Starts to write; also returns the number of tokens that were cut from the prompt.
     pub(super) async fn start(
         self,
-        state: &Arc<State>,
+        call: &Call,
         how: &Draws,
         default: f64,
-        (held, times): (MemoryPermit, Times),
     ) -> Result<(Pieces, usize), Failure> {
-        let Self { model, prompt, session, tokens, truncate } = self;
-        let most = state.settings.new_tokens;
+        let Self { prompt, session, tokens, truncate } = self;
+        let (state, most) = (&call.state, call.state.settings.new_tokens);
         if tokens > most {
             return Err(Failure::invalid(format!("`max_tokens`: expected at most {most}, got {tokens}")));
         }
-        if !model.writes() {
-            let task = model.task();
+        if !call.model.writes() {
+            let task = call.model.task();
             return Err(Failure::invalid(format!(
                 "model: expected a language model (`lm`), got a model of `{task}`: use `POST /predict`"
             )));
@@ -112,14 +107,14 @@ impl Order {
         if stop.len() > 16 || stop.iter().any(|stop| stop.len() > 1024) {
             return Err(Failure::invalid("`stop`: expected at most 16 texts of at most 1024 bytes"));
         }
-        let input = Input::checked(state, &model, vec![prompt], truncate, &held).await?;
+        let input = call.input(vec![prompt], truncate).await?;
         let prompt = input.texts.first().cloned().unwrap_or_default();
         let text = match &session {
             Some(name) => state.sessions.take(name)?,
-            None => Text::begin(&model)?,
+            None => Text::begin(&call.model)?,
         };
-        let writing = Writing { text, session, prompt, sampler, tokens, stop, times };
-        Ok((streams::start(state, writing, held)?, input.truncated.first().copied().unwrap_or(0)))
+        let writing = Writing { text, session, prompt, sampler, tokens, stop };
+        Ok((streams::start(call, writing)?, input.truncated.first().copied().unwrap_or(0)))
     }
 }
 
@@ -132,8 +127,8 @@ pub(super) struct Completion {
 }
 
 /// Waits for the end of a text.
-pub(super) async fn whole(mut pieces: Pieces, times: Times) -> Result<Completion, Failure> {
-    let all = async {
+pub(super) async fn whole(call: &Call, mut pieces: Pieces) -> Result<Completion, Failure> {
+    call.in_time(async {
         let mut text = String::new();
         while let Some(piece) = pieces.next().await {
             match piece {
@@ -145,8 +140,8 @@ pub(super) async fn whole(mut pieces: Pieces, times: Times) -> Result<Completion
             }
         }
         Err(Failure::internal())
-    };
-    tokio::time::timeout_at(times.due, all).await.unwrap_or_else(|_| Err(Failure::no_answer()))
+    })
+    .await
 }
 
 /// Returns pieces as server-sent events; `event` writes the data of each.
@@ -161,7 +156,7 @@ pub(super) fn events(pieces: Pieces, event: impl Fn(Piece) -> String + Send + 's
         some.then_some((Ok::<_, std::convert::Infallible>(text), (pieces, event, got)))
     };
     let stream = futures_util::stream::unfold((pieces, event, Vec::new()), next);
-    let mut response = body::of_json(StatusCode::OK, Body::from_stream(stream));
+    let mut response = response(StatusCode::OK, Body::from_stream(stream));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -170,66 +165,46 @@ pub(super) fn events(pieces: Pieces, event: impl Fn(Piece) -> String + Send + 's
     response
 }
 
-pub(super) fn failed(failure: &Failure) -> String {
-    json!({"error": failure.message, "error_type": failure.kind}).to_string()
-}
-
 /// Continues a text by a language model, or translates it
 #[utoipa::path(
     post, path = "/generate", request_body = GenerateRequest,
-    responses((status = 200, description = "The new text, or its tokens as server-sent events"), (status = 413), (status = 422), (status = 429), (status = 504)),
+    responses((status = 200, description = "The new text, or its tokens as server-sent events", body = Object, example = json!({"done": true, "tokens": 3, "prompt_tokens": 2, "stopped": false, "text": " was a"}))),
 )]
-pub(crate) async fn generate(
-    Of(state): Of<Arc<State>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Failure> {
-    let Request { value, held, slot: _slot, times } =
-        body::json::<GenerateRequest>(&state, &headers, body).await?;
-    let model = match &value.session {
-        Some(name) => {
-            let model = state.sessions.model(name)?;
-            if let Some(other) = value.model.as_ref().filter(|other| **other != model.name) {
+pub(crate) async fn generate(Of(state): Of<Arc<State>>, request: Request) -> Result<Response, Failure> {
+    let find = |value: &GenerateRequest, state: &State| {
+        let Some(name) = &value.session else { return state.models.find(value.model.as_deref()) };
+        let model = state.sessions.model(name)?;
+        match value.model.as_ref().filter(|other| **other != model.name) {
+            Some(other) => {
                 let own = &model.name;
-                return Err(Failure::invalid(format!(
-                    "`model`: expected `{own}`, as the session has, got `{other}`"
-                )));
+                let expected = format!("`model`: expected `{own}`, as the session has, got `{other}`");
+                Err(Failure::invalid(expected))
             }
-            model
+            None => Ok(model),
         }
-        None => state.models.find(value.model.as_deref())?,
     };
-    Ok(of_task(&model, written(&state, &model, value, held, times).await))
-}
-
-async fn written(
-    state: &Arc<State>,
-    model: &Arc<ModelVersion>,
-    request: GenerateRequest,
-    held: MemoryPermit,
-    times: Times,
-) -> Result<Response, Failure> {
+    let (call, value) = Call::read(state, request, find).await?;
     let GenerateRequest {
         prompt, session, max_tokens, stream, truncate, beam, n_best, length_penalty, ..
-    } = request;
-    let GenerateRequest { temperature, top_k, top_p, seed, stop, .. } = request;
+    } = value;
+    let GenerateRequest { temperature, top_k, top_p, seed, stop, .. } = value;
     let tokens = max_tokens.unwrap_or(200);
     let searches = beam.is_some() || n_best.is_some() || length_penalty.is_some();
     let draws =
         temperature.is_some() || top_k.is_some() || top_p.is_some() || seed.is_some() || stop.is_some();
-    if searches || model.task() == "translate" {
+    if searches || call.model.task() == "translate" {
         if stream || session.is_some() || draws {
             return Err(Failure::invalid(
                 "`stream`, `session`, `temperature`, `top_k`, `top_p`, `seed`, `stop`: expected draws of a language model, got a search",
             ));
         }
         let search = (beam, n_best, length_penalty);
-        let found = search_texts(state, model, prompt, (tokens, truncate), search, (&held, times)).await?;
-        return body::answer(0, held, move || found).await;
+        let found = search_texts(&call, prompt, (tokens, truncate), search).await?;
+        return call.answer(0, move || found).await;
     }
-    let order = Order { model: model.clone(), prompt, session, tokens, truncate };
+    let order = Order { prompt, session, tokens, truncate };
     let how = Draws { temperature, top_k, top_p, seed, stop };
-    let (pieces, truncated) = order.start(state, &how, 0.8, (held.clone(), times)).await?;
+    let (pieces, truncated) = order.start(&call, &how, 0.8).await?;
     let done = move |read: usize, written: usize, stopped: bool| {
         let mut done = json!({"done": true, "tokens": written, "prompt_tokens": read, "stopped": stopped});
         if truncated > 0 {
@@ -241,39 +216,38 @@ async fn written(
         let event = move |piece| match piece {
             Piece::Text(text) => json!({"text": text}).to_string(),
             Piece::Done { read, written, stopped } => done(read, written, stopped).to_string(),
-            Piece::Failed(failure) => failed(&failure),
+            Piece::Failed(failure) => failure.json().to_string(),
         };
         return Ok(events(pieces, event));
     }
-    let Completion { text, read, written, stopped } = whole(pieces, times).await?;
+    let Completion { text, read, written, stopped } = whole(&call, pieces).await?;
     let mut found = done(read, written, stopped);
     found["text"] = text.into();
-    body::answer(0, held, move || found).await
+    call.answer(0, move || found).await
 }
 
 /// Searches the most probable texts: continuations of a language model, or translations.
 async fn search_texts(
-    state: &Arc<State>,
-    model: &Arc<ModelVersion>,
+    call: &Call,
     prompt: String,
     (tokens, truncate): (usize, Option<Truncate>),
     (beam, n_best, length_penalty): (Option<usize>, Option<usize>, Option<f64>),
-    (held, times): (&MemoryPermit, Times),
 ) -> Result<serde_json::Value, Failure> {
-    let input = Input::checked(state, model, vec![prompt], truncate, held).await?;
-    let how = if model.writes() {
-        let (beam, most) = (beam.unwrap_or(4), state.settings.new_tokens);
+    let input = call.input(vec![prompt], truncate).await?;
+    let how = if call.model.writes() {
+        let n_best = n_best.unwrap_or(1);
+        let (beam, most) = (beam.unwrap_or(n_best.max(4)), call.state.settings.new_tokens);
         if !(1..=WIDEST).contains(&beam) || tokens > most {
             return Err(Failure::invalid(format!(
                 "`beam`: expected 1 to {WIDEST}, and `max_tokens` of at most {most}, got {beam} and {tokens}"
             )));
         }
-        let beam = Beam::new(beam).n_best(n_best.unwrap_or(1));
+        let beam = Beam::new(beam).n_best(n_best);
         Work::Search(length_penalty.map_or(beam, |penalty| beam.length(penalty)), tokens)
     } else {
-        Work::Predict(decoding(model, beam, n_best, length_penalty)?)
+        Work::Predict(decoding(&call.model, beam, n_best, length_penalty)?)
     };
-    let answers = Output::answers(ask(state, model, how, &input, held, times).await?);
+    let answers = Output::answers(call.ask(how, &input).await?);
     let answer = answers.first().ok_or_else(Failure::internal)?;
     let text = input.texts.first().map(String::as_str).unwrap_or_default();
     let found = unpadded_recipes::AnswerJson { text, answer, echo: false, offset: 0 };

@@ -8,8 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use utoipa::OpenApi;
 
-use super::super::body;
 use super::super::failure::Failure;
+use super::super::json::small;
 use super::super::memory::resident;
 use super::super::state::State;
 use super::{generate, open_inference, openai, predict, sessions};
@@ -59,7 +59,7 @@ pub(crate) async fn info(Of(state): Of<Arc<State>>) -> Response {
         })
     };
     let models: Vec<Value> = state.models.all().iter().map(of_model).collect();
-    body::small(&json!({
+    small(&json!({
         "version": env!("CARGO_PKG_VERSION"),
         "models": models,
         "limits": {
@@ -74,17 +74,17 @@ pub(crate) async fn info(Of(state): Of<Arc<State>>) -> Response {
 /// Returns whether the process lives
 #[utoipa::path(get, path = "/health/live", responses((status = 200, description = "The process lives")))]
 pub(crate) async fn live() -> Response {
-    body::small(&json!({"live": true}))
+    small(&json!({"live": true}))
 }
 
 /// Returns whether the server takes requests: all models have answered, and it does not end
 #[utoipa::path(
     get, path = "/health/ready",
-    responses((status = 200, description = "The server takes requests"), (status = 503)),
+    responses((status = 200, description = "The server takes requests")),
 )]
 pub(crate) async fn ready(Of(state): Of<Arc<State>>) -> Result<Response, Failure> {
     state.ready()?;
-    Ok(body::small(&json!({"ready": true})))
+    Ok(small(&json!({"ready": true})))
 }
 
 /// Returns the metrics in the text format of Prometheus
@@ -94,8 +94,27 @@ pub(crate) async fn metrics(Of(state): Of<Arc<State>>) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(kind))], state.metrics.text()).into_response()
 }
 
+/// Returns the description of all routes, with the errors that they share.
 pub(crate) async fn openapi() -> Response {
-    body::small(&Description::openapi())
+    let mut found = serde_json::to_value(Description::openapi()).unwrap_or_default();
+    let error = json!({
+        "type": "object", "required": ["error", "error_type"],
+        "properties": {"error": {"type": "string"}, "error_type": {"type": "string"}},
+    });
+    let paths = &mut found["paths"];
+    for (path, other) in [
+        ("/health/ready", "/ping"),
+        ("/health/ready", "/v2/health/ready"),
+        ("/health/live", "/v2/health/live"),
+    ] {
+        paths[other] = paths[path].clone();
+    }
+    let operations = paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
+    for operation in operations.filter_map(Value::as_object_mut).flat_map(|methods| methods.values_mut()) {
+        operation["responses"]["default"] =
+            json!({"description": "An error", "content": {"application/json": {"schema": error}}});
+    }
+    small(&found)
 }
 
 /// Returns the page; its scripts and styles are in it, so that no other address is called.

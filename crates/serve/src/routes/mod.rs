@@ -1,6 +1,5 @@
 //! The routes: one file for each protocol that clients speak.
 
-mod ask;
 mod generate;
 mod info;
 mod open_inference;
@@ -23,8 +22,7 @@ use futures_util::FutureExt;
 use subtle::ConstantTimeEq;
 use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 
-use ask::Task;
-
+use super::call::Task;
 use super::failure::Failure;
 use super::logs;
 use super::metrics::AnswerLabels;
@@ -101,10 +99,12 @@ pub(super) fn router(state: Arc<State>) -> Router {
 }
 
 /// Counts and logs a request, names it, and turns a panic into an answer.
-async fn observe(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Response {
+async fn observe(Of(state): Of<Arc<State>>, mut request: Request, next: Next) -> Response {
     let (started, name) = (Instant::now(), logs::name(request.headers()));
     let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
     let route = PATHS.into_iter().find(|known| *known == path).unwrap_or("other");
+    let task = Task::default();
+    request.extensions_mut().insert(task.clone());
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
     let mut response = answer.unwrap_or_else(|_| Failure::internal().into_response());
     if response.status() == StatusCode::BAD_REQUEST {
@@ -112,8 +112,7 @@ async fn observe(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Res
         response = Failure::not_found("the path is not UTF-8").into_response();
     }
     let (status, took) = (response.status().as_u16(), started.elapsed());
-    let task = response.extensions().get::<Task>().map_or("none", |task| task.0);
-    state.metrics.answered(&AnswerLabels { task, route, status }, took);
+    state.metrics.answered(&AnswerLabels { task: task.name(), route, status }, took);
     let micros = took.as_micros() as u64;
     let request = name.to_str().unwrap_or_default();
     match status {

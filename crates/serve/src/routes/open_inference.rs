@@ -2,23 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{Path, State as Of};
-use axum::http::HeaderMap;
+use axum::extract::{Path, Request, State as Of};
 use axum::response::Response;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use unpadded_recipes::{Answer, AnswerJson};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request, Times};
+use super::super::call::Call;
 use super::super::failure::Failure;
-use super::super::input::{Input, Text, Texts, lines};
-use super::super::memory::MemoryPermit;
-use super::super::models::ModelVersion;
+use super::super::input::{Text, Texts, lines};
+use super::super::json::small;
 use super::super::queue::{Output, Work};
 use super::super::state::State;
-use super::ask::{ask, of_task};
 
 /// Tensors of texts, by the Open Inference Protocol.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -37,20 +33,19 @@ struct Tensor {
     shape: Vec<usize>,
     /// `BYTES`.
     datatype: String,
-    #[schema(value_type = Vec<String>)]
     data: Vec<Text>,
 }
 
 /// Describes the server, by the Open Inference Protocol
 #[utoipa::path(get, path = "/v2", responses((status = 200, description = "The server")))]
 pub(crate) async fn server() -> Response {
-    body::small(&json!({"name": "unpadded", "version": env!("CARGO_PKG_VERSION"), "extensions": []}))
+    small(&json!({"name": "unpadded", "version": env!("CARGO_PKG_VERSION"), "extensions": []}))
 }
 
 /// Describes a model, by the Open Inference Protocol
 #[utoipa::path(
     get, path = "/v2/models/{model}", params(("model" = String, Path)),
-    responses((status = 200, description = "The model with its inputs and outputs"), (status = 404)),
+    responses((status = 200, description = "The model with its inputs and outputs")),
 )]
 pub(crate) async fn model(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     let model = state.models.find(Some(&name))?;
@@ -60,49 +55,38 @@ pub(crate) async fn model(Of(state): Of<Arc<State>>, Path(name): Path<String>) -
         outputs.extend([tensor("label", "BYTES"), tensor("probability", "FP32")]);
     }
     let found = json!({
-        "name": model.name, "versions": ["1"], "platform": "unpadded",
+        "name": model.name, "platform": "unpadded",
         "inputs": [tensor("text", "BYTES")],
         "outputs": outputs,
     });
-    Ok(body::small(&found))
+    Ok(small(&found))
 }
 
 /// Returns whether a model answers, by the Open Inference Protocol
 #[utoipa::path(
     get, path = "/v2/models/{model}/ready", params(("model" = String, Path)),
-    responses((status = 200, description = "The model answers"), (status = 404), (status = 503)),
+    responses((status = 200, description = "The model answers")),
 )]
 pub(crate) async fn ready(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
     state.ready()?;
     // Probes have no token, so the error does not list the models.
     let model = state.models.find(Some(&name)).map_err(|_| Failure::not_found("no such model"))?;
-    Ok(body::small(&json!({"name": model.name, "ready": true})))
+    Ok(small(&json!({"name": model.name, "ready": true})))
 }
 
 /// Answers texts, by the Open Inference Protocol
 #[utoipa::path(
     post, path = "/v2/models/{model}/infer", params(("model" = String, Path)), request_body = InferRequest,
-    responses((status = 200, description = "`answer` has the answer to each text as JSON; a classifier also has `label` and `probability`"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
+    responses((status = 200, description = "`answer` has the answer to each text as JSON; a classifier also has `label` and `probability`")),
 )]
 pub(crate) async fn infer(
     Of(state): Of<Arc<State>>,
     Path(name): Path<String>,
-    headers: HeaderMap,
-    body: Body,
+    request: Request,
 ) -> Result<Response, Failure> {
-    let Request { value, held, slot: _slot, times } =
-        body::json::<InferRequest>(&state, &headers, body).await?;
-    let model = state.models.find(Some(&name))?;
-    Ok(of_task(&model, inferred(&state, &model, value, held, times).await))
-}
-
-async fn inferred(
-    state: &State,
-    model: &Arc<ModelVersion>,
-    InferRequest { id, inputs }: InferRequest,
-    held: MemoryPermit,
-    times: Times,
-) -> Result<Response, Failure> {
+    let find = |_: &InferRequest, state: &State| state.models.find(Some(&name));
+    let (call, InferRequest { id, inputs }) = Call::read(state, request, find).await?;
+    let model = &call.model.model;
     let mut tensors = inputs.into_iter();
     let (Some(tensor), None) = (tensors.next(), tensors.next()) else {
         return Err(Failure::invalid("`inputs`: expected one tensor, `text`"));
@@ -117,10 +101,8 @@ async fn inferred(
         let got = format!("got {shape:?} for {} texts", data.len());
         return Err(Failure::invalid(format!("`inputs[0].shape`: expected the number of texts, {got}")));
     }
-    let texts = lines(&model.model, None, Some(Texts(data)), None)?;
-    let input = Input::checked(state, model, texts, None, &held).await?;
-    let how = Work::Predict(model.model.decoding().clone());
-    let answers = Output::answers(ask(state, model, how, &input, &held, times).await?);
+    let input = call.input(lines(model, None, Some(Texts(data)), None)?, None).await?;
+    let answers = Output::answers(call.ask(Work::Predict(model.decoding().clone()), &input).await?);
     let shape = [answers.len()];
     let tensor = |name: &str, datatype: &str, data: Vec<Value>| json!({"name": name, "datatype": datatype, "shape": shape, "data": data});
     let whole = answers.iter().zip(&*input.texts).map(|(answer, text)| {
@@ -141,9 +123,9 @@ async fn inferred(
             found.into_iter().map(|(label, p)| (Value::from(label), number(p))).unzip();
         outputs.extend([tensor("label", "BYTES", labels), tensor("probability", "FP32", probabilities)]);
     }
-    let mut found = json!({"model_name": model.name, "model_version": "1", "outputs": outputs});
+    let mut found = json!({"model_name": name, "outputs": outputs});
     if let Some(id) = id {
         found["id"] = id.into();
     }
-    body::answer(input.bytes(), held, move || found).await
+    call.answer(input.bytes(), move || found).await
 }

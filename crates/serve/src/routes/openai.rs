@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::{Path, State as Of};
-use axum::http::HeaderMap;
+use axum::extract::{Path, Request, State as Of};
 use axum::response::Response;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -13,23 +11,21 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request, Times};
+use super::super::call::Call;
 use super::super::failure::Failure;
-use super::super::input::{Input, Texts, Truncate, lines};
-use super::super::memory::MemoryPermit;
+use super::super::input::{Texts, Truncate, lines};
+use super::super::json::small;
 use super::super::models::ModelVersion;
 use super::super::queue::{Output, Work};
 use super::super::state::State;
 use super::super::streams::Piece;
-use super::ask::{ask, of_task};
-use super::generate::{Completion, Draws, Order, events, failed, whole};
+use super::generate::{Completion, Draws, Order, events, whole};
 
 /// A text to continue, as OpenAI's clients ask for it.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct CompletionRequest {
     model: Option<String>,
     /// The beginning of the text, or a list of them.
-    #[schema(value_type = Vec<String>)]
     prompt: Texts,
     /// The maximum number of new tokens (default: 16).
     max_tokens: Option<usize>,
@@ -37,7 +33,6 @@ pub(crate) struct CompletionRequest {
     top_k: Option<usize>,
     top_p: Option<f64>,
     seed: Option<u64>,
-    #[schema(value_type = Option<Vec<String>>)]
     stop: Option<Texts>,
     /// The number of texts for each prompt (default: 1).
     n: Option<usize>,
@@ -86,44 +81,28 @@ fn seconds() -> u64 {
 /// Continues texts, as OpenAI's completions
 #[utoipa::path(
     post, path = "/v1/completions", request_body = CompletionRequest,
-    responses((status = 200, description = "The new texts, or their tokens as server-sent events"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
+    responses((status = 200, description = "The new texts, or their tokens as server-sent events", body = Object, example = json!({"object": "text_completion", "model": "novel", "choices": [{"index": 0, "text": " was a", "logprobs": null, "finish_reason": "length"}], "usage": {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}}))),
 )]
-pub(crate) async fn completions(
-    Of(state): Of<Arc<State>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Failure> {
-    let Request { value, held, slot: _slot, times } =
-        body::json::<CompletionRequest>(&state, &headers, body).await?;
-    let model = state.models.find(value.model.as_deref())?;
-    Ok(of_task(&model, completed(&state, &model, value, held, times).await))
-}
-
-async fn completed(
-    state: &Arc<State>,
-    model: &Arc<ModelVersion>,
-    request: CompletionRequest,
-    held: MemoryPermit,
-    times: Times,
-) -> Result<Response, Failure> {
+pub(crate) async fn completions(Of(state): Of<Arc<State>>, request: Request) -> Result<Response, Failure> {
+    let find = |value: &CompletionRequest, state: &State| state.models.find(value.model.as_deref());
+    let (call, request) = Call::read(state, request, find).await?;
     request.check()?;
     let CompletionRequest { prompt, max_tokens, n, echo, stream, truncate, .. } = request;
     let CompletionRequest { temperature, top_k, top_p, seed, stop, .. } = request;
     let how = Draws { temperature, top_k, top_p, seed, stop };
     let (prompts, n) = (prompt.0, n.unwrap_or(1));
-    let most = state.settings.texts;
+    let most = call.state.settings.texts;
     if !(1..=most).contains(&prompts.len().saturating_mul(n)) {
         return Err(Failure::invalid(format!("`prompt`, `n`: expected 1 to {most} texts a request")));
     }
     let order = |prompt: &str| Order {
-        model: model.clone(),
         prompt: prompt.to_owned(),
         session: None,
         tokens: max_tokens.unwrap_or(16),
         truncate,
     };
     let (id, created) = (format!("cmpl-{:x}", getrandom::u64().unwrap_or_default()), seconds());
-    let head = json!({"id": id, "object": "text_completion", "created": created, "model": model.name});
+    let head = json!({"id": id, "object": "text_completion", "created": created, "model": call.model.name});
     let choice = |index: usize, text: &str, reason: Value| json!({"index": index, "text": text, "logprobs": null, "finish_reason": reason});
     let reason = |stopped: bool| Value::from(if stopped { "stop" } else { "length" });
     if stream {
@@ -133,7 +112,7 @@ async fn completed(
         if n > 1 || echo {
             return Err(Failure::invalid("`stream`: expected `n` of 1 and no `echo`"));
         }
-        let (pieces, truncated) = order(&prompt.text).start(state, &how, 1.0, (held, times)).await?;
+        let (pieces, truncated) = order(&prompt.text).start(&call, &how, 1.0).await?;
         let chunk = move |choice: Value| {
             let mut chunk = head.clone();
             chunk["choices"] = json!([choice]);
@@ -149,7 +128,10 @@ async fn completed(
                 }
                 format!("{last}\n\ndata: [DONE]")
             }
-            Piece::Failed(failure) => failed(&failure),
+            // The client of OpenAI looks for the message here.
+            Piece::Failed(failure) => {
+                json!({"error": {"message": failure.message, "type": failure.kind}}).to_string()
+            }
         };
         return Ok(events(pieces, event));
     }
@@ -157,9 +139,8 @@ async fn completed(
     for prompt in &prompts {
         for at in 0..n {
             let how = Draws { seed: how.seed.map(|seed| seed.wrapping_add(at as u64)), ..how.clone() };
-            let (pieces, truncated) =
-                order(&prompt.text).start(state, &how, 1.0, (held.clone(), times)).await?;
-            let Completion { text, read, written, stopped } = whole(pieces, times).await?;
+            let (pieces, truncated) = order(&prompt.text).start(&call, &how, 1.0).await?;
+            let Completion { text, read, written, stopped } = whole(&call, pieces).await?;
             let text = if echo { format!("{}{text}", prompt.text) } else { text };
             choices.push(choice(choices.len(), &text, reason(stopped)));
             (reads, writes, truncated_tokens) =
@@ -171,7 +152,7 @@ async fn completed(
     if truncated_tokens > 0 {
         found["truncated"] = truncated_tokens.into();
     }
-    body::answer(0, held, move || found).await
+    call.answer(0, move || found).await
 }
 
 fn usage(read: usize, written: usize) -> Value {
@@ -183,7 +164,6 @@ fn usage(read: usize, written: usize) -> Value {
 pub(crate) struct EmbeddingRequest {
     model: Option<String>,
     /// A text, or a list of texts.
-    #[schema(value_type = Vec<String>)]
     input: Texts,
     /// `float` (the default) or `base64`.
     encoding_format: Option<Encoding>,
@@ -202,39 +182,25 @@ pub(crate) enum Encoding {
 /// Returns a vector per text, as OpenAI's embeddings
 #[utoipa::path(
     post, path = "/v1/embeddings", request_body = EmbeddingRequest,
-    responses((status = 200, description = "One vector per text: the input of the last linear layer"), (status = 404), (status = 413), (status = 422), (status = 429), (status = 504)),
+    responses((status = 200, description = "One vector per text: the input of the last linear layer", body = Object, example = json!({"object": "list", "model": "films", "data": [{"object": "embedding", "index": 0, "embedding": [0.25, -0.5]}], "usage": {"prompt_tokens": 2, "total_tokens": 2}}))),
 )]
-pub(crate) async fn embeddings(
-    Of(state): Of<Arc<State>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Failure> {
-    let Request { value, held, slot: _slot, times } =
-        body::json::<EmbeddingRequest>(&state, &headers, body).await?;
-    let model = state.models.find(value.model.as_deref())?;
-    Ok(of_task(&model, embedded(&state, &model, value, held, times).await))
-}
-
-async fn embedded(
-    state: &State,
-    model: &Arc<ModelVersion>,
-    request: EmbeddingRequest,
-    held: MemoryPermit,
-    times: Times,
-) -> Result<Response, Failure> {
-    let EmbeddingRequest { input, encoding_format, dimensions, truncate, .. } = request;
-    if !model.model.embeds() {
-        let task = model.task();
+pub(crate) async fn embeddings(Of(state): Of<Arc<State>>, request: Request) -> Result<Response, Failure> {
+    let find = |value: &EmbeddingRequest, state: &State| state.models.find(value.model.as_deref());
+    let (call, value) = Call::read(state, request, find).await?;
+    let EmbeddingRequest { input, encoding_format, dimensions, truncate, .. } = value;
+    let model = &call.model.model;
+    if !model.embeds() {
+        let task = call.model.task();
         return Err(Failure::invalid(format!(
             "model: expected a model with one vector per text (`classify`), got a model of `{task}`"
         )));
     }
-    let texts = lines(&model.model, None, Some(input), None)?;
-    if let Some(at) = texts.iter().position(|text| model.model.is_empty(text)) {
+    let texts = lines(model, None, Some(input), None)?;
+    if let Some(at) = texts.iter().position(|text| model.is_empty(text)) {
         return Err(Failure::invalid(format!("`input[{at}]`: expected a text with a word, got none")));
     }
-    let input = Input::checked(state, model, texts, truncate, &held).await?;
-    let found = ask(state, model, Work::Embed, &input, &held, times).await?;
+    let input = call.input(texts, truncate).await?;
+    let found = call.ask(Work::Embed, &input).await?;
     let vectors: Vec<Vec<f32>> = found.into_iter().filter_map(Output::vector).collect();
     let width = vectors.first().map_or(0, Vec::len);
     if let Some(wanted) = dimensions.filter(|&wanted| wanted != width && !vectors.is_empty()) {
@@ -244,7 +210,7 @@ async fn embedded(
     }
     let bytes = width * vectors.len() * 10;
     let truncated: usize = input.truncated.iter().sum();
-    let model = model.name.clone();
+    let model = call.model.name.clone();
     let answer = move || EmbeddingAnswer {
         object: "list",
         model,
@@ -252,7 +218,7 @@ async fn embedded(
         usage: json!({"prompt_tokens": input.tokens, "total_tokens": input.tokens}),
         truncated: (truncated > 0).then_some(truncated),
     };
-    body::answer(bytes, held, answer).await
+    call.answer(bytes, answer).await
 }
 
 #[derive(Serialize)]
@@ -300,14 +266,14 @@ fn about(model: &ModelVersion) -> Value {
 #[utoipa::path(get, path = "/v1/models", responses((status = 200, description = "The models")))]
 pub(crate) async fn models(Of(state): Of<Arc<State>>) -> Response {
     let data: Vec<Value> = state.models.all().iter().map(|model| about(model)).collect();
-    body::small(&json!({"object": "list", "data": data}))
+    small(&json!({"object": "list", "data": data}))
 }
 
 /// Returns a model, as OpenAI's clients expect it
 #[utoipa::path(
     get, path = "/v1/models/{model}", params(("model" = String, Path)),
-    responses((status = 200, description = "The model"), (status = 404)),
+    responses((status = 200, description = "The model")),
 )]
 pub(crate) async fn model(Of(state): Of<Arc<State>>, Path(name): Path<String>) -> Result<Response, Failure> {
-    Ok(body::small(&about(&*state.models.find(Some(&name))?)))
+    Ok(small(&about(&*state.models.find(Some(&name))?)))
 }

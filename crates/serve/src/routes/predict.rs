@@ -2,24 +2,20 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
-use axum::extract::State as Of;
-use axum::http::HeaderMap;
+use axum::extract::{Request, State as Of};
 use axum::response::Response;
 use serde::ser::{SerializeMap, Serializer};
 use serde::{Deserialize, Serialize};
 use unpadded_recipes::{Answer, AnswerJson, DecodingConfig};
 use utoipa::ToSchema;
 
-use super::super::body::{self, Request, Times};
 use super::super::bound::WIDEST;
+use super::super::call::Call;
 use super::super::failure::Failure;
 use super::super::input::{Input, Row, Text, Texts, Truncate, lines};
-use super::super::memory::MemoryPermit;
 use super::super::models::ModelVersion;
 use super::super::queue::{Output, Work};
 use super::super::state::State;
-use super::ask::{ask, of_task};
 
 /// Texts to answer, or rows of numbers for a model that was trained on them.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -28,20 +24,17 @@ pub(crate) struct PredictRequest {
     /// The name of the model; the first model without it.
     model: Option<String>,
     /// One text. A model of pairs or of several columns takes a list of texts in place of a text.
-    #[schema(value_type = Option<String>)]
     text: Option<Text>,
     /// One or more texts; `inputs` and `instances` are other names of this field.
     #[serde(alias = "inputs", alias = "instances")]
-    #[schema(value_type = Option<Vec<String>>)]
     texts: Option<Texts>,
     /// Rows of numbers: lists, or objects from index to number.
-    #[schema(value_type = Option<Vec<Vec<f64>>>)]
     rows: Option<Vec<Row>>,
     /// The end that is cut of a text over the limit; without it, such a text is refused.
     truncate: Option<Truncate>,
     /// Beam width of a translation.
     beam: Option<usize>,
-    /// The number of translations of each text.
+    /// The number of translations of each text; a search without `beam` is at least as wide.
     n_best: Option<usize>,
     /// Length penalty of a translation.
     length_penalty: Option<f64>,
@@ -87,46 +80,26 @@ fn is_zero(number: &usize) -> bool {
 /// Answers texts with labels, tags or translations
 #[utoipa::path(
     post, path = "/predict", request_body = PredictRequest,
-    responses((status = 200, description = "One answer per text"), (status = 413), (status = 422), (status = 429), (status = 504)),
+    responses((status = 200, description = "One answer per text", body = Object, example = json!({"model": "films", "answers": [{"label": "positive", "probability": 0.93, "probabilities": {"negative": 0.07, "positive": 0.93}}]}))),
 )]
-pub(crate) async fn predict(
-    Of(state): Of<Arc<State>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Failure> {
-    let Request { value, held, slot: _slot, times } =
-        body::json::<PredictRequest>(&state, &headers, body).await?;
-    let model = state.models.find(value.model.as_deref())?;
-    Ok(of_task(&model, answer(&state, &model, value, held, times).await))
+pub(crate) async fn predict(Of(state): Of<Arc<State>>, request: Request) -> Result<Response, Failure> {
+    let find = |value: &PredictRequest, state: &State| state.models.find(value.model.as_deref());
+    let (call, value) = Call::read(state, request, find).await?;
+    let PredictRequest { text, texts, rows, truncate, beam, n_best, length_penalty, .. } = value;
+    let decoding = decoding(&call.model, beam, n_best, length_penalty)?;
+    let input = call.input(lines(&call.model.model, text, texts, rows)?, truncate).await?;
+    let answers = Output::answers(call.ask(Work::Predict(decoding), &input).await?);
+    let found = Answers { model: call.model.clone(), input, answers };
+    call.answer(found.input.bytes(), move || found).await
 }
 
 /// Answers texts, as SageMaker calls it
 #[utoipa::path(
     post, path = "/invocations", request_body = PredictRequest,
-    responses((status = 200, description = "One answer per text"), (status = 413), (status = 422), (status = 429), (status = 504)),
+    responses((status = 200, description = "One answer per text", body = Object, example = json!({"model": "films", "answers": [{"label": "positive", "probability": 0.93, "probabilities": {"negative": 0.07, "positive": 0.93}}]}))),
 )]
-pub(crate) async fn invocations(
-    state: Of<Arc<State>>,
-    headers: HeaderMap,
-    body: Body,
-) -> Result<Response, Failure> {
-    predict(state, headers, body).await
-}
-
-async fn answer(
-    state: &Arc<State>,
-    model: &Arc<ModelVersion>,
-    request: PredictRequest,
-    held: MemoryPermit,
-    times: Times,
-) -> Result<Response, Failure> {
-    let PredictRequest { text, texts, rows, truncate, beam, n_best, length_penalty, .. } = request;
-    let decoding = decoding(model, beam, n_best, length_penalty)?;
-    let texts = lines(&model.model, text, texts, rows)?;
-    let input = Input::checked(state, model, texts, truncate, &held).await?;
-    let answers = Output::answers(ask(state, model, Work::Predict(decoding), &input, &held, times).await?);
-    let found = Answers { model: model.clone(), input, answers };
-    body::answer(found.input.bytes(), held, move || found).await
+pub(crate) async fn invocations(state: Of<Arc<State>>, request: Request) -> Result<Response, Failure> {
+    predict(state, request).await
 }
 
 /// Returns the settings of decoding of a model, changed by a request.

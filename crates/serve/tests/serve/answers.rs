@@ -189,12 +189,12 @@ fn a_model_of_several_columns_reads_lists() {
 #[test]
 fn a_session_continues_where_it_was() {
     let path = trained(Task::Lm);
-    let settings = Settings { sessions: 2, session_time: Duration::from_secs(1), ..Settings::default() };
+    let settings = Settings { sessions: 2, session_time: Duration::from_secs(3), ..Settings::default() };
     let server = Running::new(settings, &[("prose", path)]);
     let begin = || server.send("POST", "/sessions", "", "");
     let (status, _, body) = begin();
     let begun: Value = serde_json::from_str(&body).unwrap();
-    assert_eq!((status, &begun["expires_in"]), (201, &json!(1)));
+    assert_eq!((status, &begun["expires_in"]), (201, &json!(3)));
     let name = begun["session"].as_str().unwrap();
     let greedy = |session: Option<&str>, prompt: &str, tokens: usize| {
         let body = json!({"prompt": prompt, "session": session, "max_tokens": tokens, "temperature": 0});

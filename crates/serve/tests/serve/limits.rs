@@ -110,49 +110,76 @@ fn a_text_longer_than_a_batch_runs_alone_and_lists_count_their_texts() {
     assert_eq!(metric(&server, "unpadded_batch_sequences_sum"), 33.0);
 }
 
+/// Waits until a metric has a value.
+fn wait_for(server: &Running, name: &str, value: f64) {
+    let begun = Instant::now();
+    while metric(server, name) != value {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{name} is not {value}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn more_requests_than_slots_get_429_at_once_and_those_of_clients_that_left_are_dropped() {
-    let settings = Settings { requests: 2, batch_wait: Duration::from_secs(3), ..Settings::default() };
+    let batch_wait = Duration::from_secs(300);
+    let settings = Settings { requests: 2, batch_tokens: 8, batch_wait, ..Settings::default() };
     let server = Running::classifier(settings);
     let body = json!({"text": "good film"}).to_string();
     let request =
         format!("POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let mut waiting: Vec<_> = (0..2).map(|_| server.connect()).collect();
     waiting.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).unwrap());
-    thread::sleep(Duration::from_millis(500));
+    wait_for(&server, "unpadded_queue_texts", 2.0);
     let before = Instant::now();
     let (status, head, _) = server.send("POST", "/predict", "", &body);
     assert!(
-        status == 429 && head.contains("retry-after: 1") && before.elapsed() < Duration::from_secs(1),
+        status == 429 && head.contains("retry-after: 1") && before.elapsed() < Duration::from_secs(5),
         "{head}"
     );
     assert_eq!(server.get("/health/ready").0, 200);
     assert_eq!(metric(&server, "unpadded_queue_texts"), 2.0);
     drop(waiting);
-    thread::sleep(Duration::from_millis(500));
-    assert_eq!(metric(&server, "unpadded_requests_in_work"), 0.0);
-    let (status, _) = server.post("/predict", &json!({"text": "good film"}));
+    wait_for(&server, "unpadded_requests_in_work", 0.0);
+    // A full batch does not wait.
+    let (status, _) = server.post("/predict", &json!({"text": "good film ".repeat(4)}));
     assert_eq!((status, metric(&server, "unpadded_batch_sequences_sum")), (200, 1.0));
 }
 
 /// Slow clients hold no slot, and only the memory of what they have sent.
 #[test]
 fn bodies_that_do_not_arrive_take_no_slot() {
-    let settings =
-        Settings { requests: 2, request_memory: 1_000_000, body: 1_000_000, ..Settings::default() };
-    let server = Running::classifier(settings); // counts 48 MB, so that two bodies of 1 MB fit
-    let half = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 999000\r\n\r\n{";
+    let settings = Settings { requests: 2, request_memory: 100_000, body: 100_000, ..Settings::default() };
+    let server = Running::classifier(settings); // counts 4.8 MB, so that two bodies of 100 KB fit
+    let half = b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 99000\r\n\r\n{";
     let mut slow: Vec<_> = (0..50).map(|_| server.connect()).collect();
     slow.iter_mut().for_each(|stream| stream.write_all(half).unwrap());
     thread::sleep(Duration::from_millis(200));
-    let long = json!({"text": "a".repeat(200_000)});
+    let long = json!({"text": "a".repeat(20_000)});
     assert_eq!(server.post("/predict", &json!({"text": "good film"})).0, 200);
     assert_eq!(server.post("/predict", &long).0, 200);
-    slow.iter_mut().take(2).for_each(|stream| stream.write_all(&[b' '; 950_000]).unwrap());
+    slow.iter_mut().take(2).for_each(|stream| stream.write_all(&[b' '; 95_000]).unwrap());
     // A request before the server has read them would take their memory.
     thread::sleep(Duration::from_secs(4));
     refused(server.post("/predict", &long), 429, "overloaded", "leave less memory than this one needs");
     drop(slow);
+}
+
+/// An idle connection gives its place to one that waits.
+#[test]
+fn idle_connections_keep_no_other_waiting() {
+    let server = Running::classifier(Settings { connections: 3, ..Settings::default() });
+    let mut idle: Vec<_> = (0..3).map(|_| server.connect()).collect();
+    let live = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\n";
+    for stream in &mut idle[..2] {
+        stream.write_all(live).unwrap();
+        assert!(stream.read(&mut [0; 1000]).unwrap() > 0);
+    }
+    let before = Instant::now();
+    assert_eq!(server.get("/health/live").0, 200);
+    assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
+    assert_eq!(idle[0].read(&mut [0; 10]).unwrap(), 0, "the oldest is open");
+    idle[2].write_all(live).unwrap();
+    assert!(idle[2].read(&mut [0; 1000]).unwrap() > 0, "the newest is closed");
 }
 
 #[test]

@@ -121,9 +121,15 @@ fn the_description_names_every_path_and_the_page_needs_no_other_address() {
     let server = Running::classifier(Settings::default());
     let (_, description) = server.get("/openapi.json");
     for path in ["/predict", "/generate", "/v1/embeddings", "/v2/models/{model}/infer", "/sessions/{session}"]
+        .into_iter()
+        .chain(["/ping", "/v2/health/live", "/v2/health/ready"])
     {
         assert!(description["paths"][path].is_object(), "{path}");
     }
+    let error = &description["paths"]["/predict"]["post"]["responses"]["default"]["content"];
+    assert!(error["application/json"]["schema"]["properties"]["error_type"].is_object(), "{error}");
+    let texts = &description["components"]["schemas"]["Texts"]["oneOf"];
+    assert_eq!((&texts[0]["type"], &texts[1]["type"]), (&json!("string"), &json!("array")), "{description}");
     let (status, head, page) = server.send("GET", "/", "", "");
     assert!(status == 200 && head.contains("content-security-policy"), "{head}");
     let page = page.replace("http://www.w3.org/2000/svg", ""); // a name, and no address
