@@ -11,8 +11,12 @@ use crate::program::{LocalRows, Program};
 use crate::reserve;
 use crate::tensor::{DType, Dense, Variable};
 
-/// The maximum size in bytes of the kept rows, and of the ids of their entries.
-const MOST: usize = 1 << 23;
+/// The maximum size of the kept rows in bytes: 16,384 words for an LSTM of 128.
+const MOST: usize = 1 << 25;
+/// The maximum size of the ids of all entries in bytes.
+const IDS: usize = 1 << 23;
+/// The maximum number of entries that are computed at once, so that their rows need little memory beside the tables.
+const CHUNK: usize = 1 << 10;
 /// The number of entries after which it shows whether entries come again.
 const ENOUGH: usize = 1 << 15;
 
@@ -37,8 +41,8 @@ pub(super) struct KnownRows {
 }
 
 impl KnownRows {
-    /// The maximum size in bytes of the tables, also while they are made, and of the known entries.
-    pub(super) const BYTES: usize = 4 * MOST;
+    /// The maximum size in bytes of the tables, and of the known entries with their hash table.
+    pub(super) const BYTES: usize = MOST + 2 * IDS;
 
     /// Compiles both parts of a program, and adds the tables to a scope with the parameters; `None` if the program cannot be divided.
     pub(super) fn new(
@@ -106,10 +110,12 @@ impl KnownRows {
     ) -> Result<Option<Vec<Variable>>> {
         let before = self.known.len();
         let mut index = self.look_up(values).inspect_err(|_| self.forget(before))?;
-        if index.is_none() {
-            // The tables are full: they are filled again with the entries of this batch.
-            self.forget(0);
-            index = self.look_up(values).inspect_err(|_| self.forget(0))?;
+        // If the tables are full, the first half of the entries is kept: frequent entries come early.
+        for kept in [before.min(self.height / 2), 0] {
+            if index.is_none() {
+                self.forget(kept);
+                index = self.look_up(values).inspect_err(|_| self.forget(kept))?;
+            }
         }
         let Some(index) = index else {
             self.forget(0);
@@ -155,7 +161,7 @@ impl KnownRows {
             let known = self.known.get(&key[..]).copied();
             if known.is_none() {
                 self.ids += key.len();
-                if self.known.len() == self.height || self.ids > MOST / size_of::<i64>() {
+                if self.known.len() == self.height || self.ids > IDS / size_of::<i64>() {
                     return Ok(None);
                 }
                 for ((all, lengths), ids) in new.iter_mut().zip(fed.iter().map(ids)) {
@@ -169,21 +175,26 @@ impl KnownRows {
         }
         let count = self.known.len() - before;
         self.entries = [self.entries[0] + index.len(), self.entries[1] + count];
-        if count > 0 {
-            let entries = new.into_iter().zip(&fed).map(|((ids, lengths), (_, inner))| {
-                let inner = inner.map(|_| lengths);
-                let lod = Lod::from_lengths(&[vec![count]].into_iter().chain(inner).collect::<Vec<_>>())?;
-                Variable::new(Dense::from_vec(&[ids.len()], ids)?, Some(lod))
-            });
+        let mut starts = vec![0; fed.len()];
+        for at in (0..count).step_by(CHUNK) {
+            let some = CHUNK.min(count - at);
+            let entries =
+                new.iter().zip(&fed).zip(&mut starts).map(|(((ids, lengths), (_, inner)), start)| {
+                    let lengths = &lengths[at..at + some];
+                    let ids = &ids[*start..*start + lengths.iter().sum::<usize>()];
+                    *start += ids.len();
+                    let inner = inner.map(|_| lengths.to_vec());
+                    let lod = Lod::from_lengths(&[vec![some]].into_iter().chain(inner).collect::<Vec<_>>())?;
+                    Variable::new(Dense::from_vec(&[ids.len()], ids.to_vec())?, Some(lod))
+                });
             let entries = entries.collect::<Result<Vec<_>>>()?;
             let entries: Vec<_> = self.feeds.iter().copied().zip(&entries).collect();
             self.first.run(&mut self.scope, &Run::infer(&entries))?;
             for (id, table, width) in &self.tables {
-                let rows = self.first.fetch(*id)?;
-                let rows = rows.as_slice::<f32>()?;
-                self.scope.write::<f32, _>(table, |all| {
-                    all[before * width..][..rows.len()].copy_from_slice(rows)
-                })?;
+                let (scope, first_row) = (&mut self.scope, (before + at) * width);
+                self.first.numbers::<f32, _>(*id, |rows| {
+                    scope.write::<f32, _>(table, |all| all[first_row..][..rows.len()].copy_from_slice(rows))
+                })??;
             }
         }
         Variable::new(Dense::from_vec(&[index.len()], index)?, Some(outer)).map(Some)

@@ -1,5 +1,7 @@
 //! Predictors: their inputs, their results, and their errors when an input is missing.
 
+use std::collections::BTreeMap;
+
 use unpadded::checkpoint::Checkpoint;
 use unpadded::executor::{Executor, Run, Scope};
 use unpadded::layers::{Embedding, Lstm};
@@ -38,6 +40,27 @@ fn it_computes_what_training_computes() {
     assert_eq!(out, [expected[0].clone(), expected[1].clone(), expected[0].clone()]);
 }
 
+/// Returns a checkpoint of the initial parameters, and a function that runs its whole program on a batch.
+fn initial(
+    net: Builder,
+    outputs: BTreeMap<String, String>,
+) -> (Checkpoint, impl FnMut(&[(&str, &Variable)]) -> Vec<Variable>) {
+    let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
+    let mut scope = Scope::of(&checkpoint.program).unwrap();
+    for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
+        checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name).unwrap());
+    }
+    let program = checkpoint.program.clone();
+    let ids: Vec<_> = checkpoint.outputs.values().map(|name| program.find(name).unwrap()).collect();
+    let mut executor = Executor::new(&program, &ops::catalogue(), &ids, 1).unwrap();
+    let run = move |feeds: &[(&str, &Variable)]| {
+        let all: Vec<_> = feeds.iter().map(|(name, value)| (program.find(name).unwrap(), *value)).collect();
+        executor.run(&mut scope, &Run::infer(&all)).unwrap();
+        ids.iter().map(|&id| executor.fetch(id).unwrap()).collect()
+    };
+    (checkpoint, run)
+}
+
 /// Rows of inner sequences that earlier batches have computed have the bits of a run of the whole program.
 #[test]
 fn inner_sequences_that_occur_again_keep_their_bits() {
@@ -47,15 +70,8 @@ fn inner_sequences_that_occur_again_keep_their_bits() {
     let words = net.feed_like("words", DType::I64, &[], spelled).embedding(Embedding::new(4, 3));
     let states = net.concat(&[words, spelled, characters.sequence_pool(Pool::Max)]).gru(7);
     let (states, probabilities) = (net.name_of(states), net.name_of(states.linear(3).softmax()));
-    let outputs = [("states".to_owned(), states), ("probabilities".to_owned(), probabilities)];
-    let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
-    let mut scope = Scope::of(&checkpoint.program).unwrap();
-    for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
-        checkpoint.tensors.insert(parameter.name.clone(), scope.value(&parameter.name).unwrap());
-    }
-    let program = &checkpoint.program;
-    let ids = ["states", "probabilities"].map(|name| program.find(&checkpoint.outputs[name]).unwrap());
-    let mut executor = Executor::new(program, &ops::catalogue(), &ids, 1).unwrap();
+    let (checkpoint, mut run) =
+        initial(net, [("probabilities".to_owned(), probabilities), ("states".to_owned(), states)].into());
     let [a, b, none] = [vec![1i64, 2, 3], vec![8], Vec::new()];
     let batches = [
         vec![vec![a.clone(), b.clone(), a.clone()], vec![], vec![none.clone()]],
@@ -69,16 +85,28 @@ fn inner_sequences_that_occur_again_keep_their_bits() {
             batch.iter().map(|words| (0..words.len() as i64).map(|i| i % 4).collect()).collect();
         let fed = [Variable::from_nested(&batch).unwrap(), Variable::from_sequences(&words).unwrap()];
         let feeds = [("characters", &fed[0]), ("words", &fed[1])];
-        let all = feeds.map(|(name, value)| (program.find(name).unwrap(), value));
-        executor.run(&mut scope, &Run::infer(&all)).unwrap();
-        let expected = ids.map(|id| executor.fetch(id).unwrap());
-        assert_eq!(predictor.run(&feeds, &["states", "probabilities"]).unwrap(), expected);
+        assert_eq!(predictor.run(&feeds, &["probabilities", "states"]).unwrap(), run(&feeds));
     }
     let wrong = Variable::from_nested(&[vec![vec![1i64], vec![1], vec![9]]]).unwrap();
     let words = Variable::from_sequences(&[vec![0i64; 3]]).unwrap();
     let error =
         predictor.run(&[("characters", &wrong), ("words", &words)], &["states"]).unwrap_err().to_string();
     assert!(error.contains("sample 0, position 2"), "{error}");
+}
+
+/// More distinct words than the tables of known words hold: some are computed again, and a batch of more words is computed whole.
+#[test]
+fn more_words_than_are_kept_keep_their_bits() {
+    let net = Builder::new().seed(4);
+    let words = net.feed("words", DType::I64, &[], 1).embedding(Embedding::new(30_000, 2));
+    let last = net.name_of(words.lstm(2).sequence_pool(Pool::Last));
+    let (checkpoint, mut run) = initial(net, [("last".to_owned(), last)].into());
+    let predictor = predictor(&checkpoint).most_rows(1 << 20); // not in windows
+    for range in [0..9000, 100..9100, 8000..20_000, 0..5000, 12_000..21_000, 0..30_000, 7..2000, 7..2000] {
+        let texts: Vec<Vec<i64>> = range.collect::<Vec<i64>>().chunks(10).map(<[i64]>::to_vec).collect();
+        let texts = Variable::from_sequences(&[texts.clone(), texts.clone(), texts].concat()).unwrap();
+        assert_eq!(predictor.run(&[("words", &texts)], &["last"]).unwrap(), run(&[("words", &texts)]));
+    }
 }
 
 #[test]

@@ -1,39 +1,19 @@
 //! What the server counts, in the text format of Prometheus. All labels have few values: names of models, routes and statuses.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry};
 
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-pub(crate) struct AnswerLabels {
-    pub(crate) task: &'static str,
-    pub(crate) route: &'static str,
-    pub(crate) status: u16,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Route {
-    route: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Reason {
-    reason: &'static str,
-}
-
-#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Reload {
-    model: String,
-    outcome: &'static str,
-}
+/// The names and values of labels.
+type Labels<const N: usize> = [(&'static str, Cow<'static, str>); N];
 
 /// Buckets from 100 µs to about 52 s.
 fn seconds() -> Histogram {
@@ -44,16 +24,14 @@ fn counts() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 20))
 }
 
-type Durations = Family<Route, Histogram, fn() -> Histogram>;
-
 /// The counters, gauges and histograms of a server. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Metrics {
     registry: Arc<Registry>,
-    requests: Family<AnswerLabels, Counter>,
-    durations: Durations,
-    rejected: Family<Reason, Counter>,
-    reloads: Family<Reload, Counter>,
+    requests: Family<Labels<3>, Counter>,
+    durations: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    rejected: Family<Labels<1>, Counter>,
+    reloads: Family<Labels<2>, Counter>,
     /// The texts that wait in the queue, and the requests in work.
     pub(crate) queued: Gauge,
     pub(crate) in_work: Gauge,
@@ -67,65 +45,52 @@ pub(crate) struct Metrics {
     resident: Gauge<f64, AtomicU64>,
 }
 
+/// Adds a metric to the registry and returns it.
+fn add<M: Metric + Clone>(to: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    to.register(name, help, metric.clone());
+    metric
+}
+
 impl Default for Metrics {
     fn default() -> Self {
-        let mut metrics = Self {
-            registry: Arc::default(),
-            requests: Family::default(),
-            durations: Family::new_with_constructor(seconds),
-            rejected: Family::default(),
-            reloads: Family::default(),
-            queued: Gauge::default(),
-            in_work: Gauge::default(),
-            waits: seconds(),
-            batch_sequences: counts(),
-            batch_tokens: counts(),
-            first_token: seconds(),
-            between_tokens: seconds(),
-            truncated: Counter::default(),
-            predicted: Gauge::default(),
-            resident: Gauge::default(),
-        };
-        let (mut r, m) = (Registry::with_prefix("unpadded"), &metrics);
-        r.register("requests", "Requests by task, route and status", m.requests.clone());
-        let help = "Time from the head of a request to its answer";
-        r.register_with_unit("request_duration", help, Unit::Seconds, m.durations.clone());
-        r.register("rejected", "Requests refused because of a limit", m.rejected.clone());
-        r.register("truncated", "Texts cut to the limit, as their requests asked", m.truncated.clone());
-        r.register("reloads", "Reloads of models by outcome", m.reloads.clone());
-        r.register("queue_texts", "Texts that wait for a batch", m.queued.clone());
-        r.register("requests_in_work", "Requests in work", m.in_work.clone());
-        r.register_with_unit("queue_wait", "Time in the queue", Unit::Seconds, m.waits.clone());
-        r.register("batch_sequences", "Texts of a batch", m.batch_sequences.clone());
-        r.register("batch_tokens", "Tokens of a batch", m.batch_tokens.clone());
-        let help = "Time from a request to the first token";
-        r.register_with_unit("first_token", help, Unit::Seconds, m.first_token.clone());
-        r.register_with_unit(
-            "between_tokens",
-            "Time between two tokens",
-            Unit::Seconds,
-            m.between_tokens.clone(),
-        );
-        let help = "Memory computed for the last batch before it ran";
-        r.register_with_unit("predicted", help, Unit::Bytes, m.predicted.clone());
-        r.register_with_unit("resident", "Resident memory of the process", Unit::Bytes, m.resident.clone());
-        metrics.registry = Arc::new(r);
-        metrics
+        let mut registry = Registry::with_prefix("unpadded");
+        let r = &mut registry;
+        let by_route = Family::new_with_constructor(seconds as fn() -> Histogram);
+        Self {
+            requests: add(r, "requests", "Requests by task, route and status", Family::default()),
+            durations: add(r, "request_duration_seconds", "Time from the head to the answer", by_route),
+            rejected: add(r, "rejected", "Requests refused because of a limit", Family::default()),
+            reloads: add(r, "reloads", "Reloads of models by outcome", Family::default()),
+            queued: add(r, "queue_texts", "Texts that wait for a batch", Gauge::default()),
+            in_work: add(r, "requests_in_work", "Requests in work", Gauge::default()),
+            waits: add(r, "queue_wait_seconds", "Time in the queue", seconds()),
+            batch_sequences: add(r, "batch_sequences", "Texts of a batch", counts()),
+            batch_tokens: add(r, "batch_tokens", "Tokens of a batch", counts()),
+            first_token: add(r, "first_token_seconds", "Time to the first token", seconds()),
+            between_tokens: add(r, "between_tokens_seconds", "Time between two tokens", seconds()),
+            truncated: add(r, "truncated", "Texts cut to the limit, as asked", Counter::default()),
+            predicted: add(r, "predicted_bytes", "Memory computed for the last batch", Gauge::default()),
+            resident: add(r, "resident_bytes", "Resident memory of the process", Gauge::default()),
+            registry: Arc::new(registry),
+        }
     }
 }
 
 impl Metrics {
-    pub(crate) fn answered(&self, labels: &AnswerLabels, took: Duration) {
-        self.requests.get_or_create(labels).inc();
-        self.durations.get_or_create(&Route { route: labels.route }).observe(took.as_secs_f64());
+    pub(crate) fn answered(&self, task: &'static str, route: String, status: u16, took: Duration) {
+        let route = ("route", Cow::from(route));
+        self.durations.get_or_create(&[route.clone()]).observe(took.as_secs_f64());
+        let status = ("status", Cow::from(status.to_string()));
+        self.requests.get_or_create(&[("task", task.into()), route, status]).inc();
     }
 
     pub(crate) fn reject(&self, reason: &'static str) {
-        self.rejected.get_or_create(&Reason { reason }).inc();
+        self.rejected.get_or_create(&[("reason", reason.into())]).inc();
     }
 
     pub(crate) fn reloaded(&self, model: &str, outcome: &'static str) {
-        self.reloads.get_or_create(&Reload { model: model.to_owned(), outcome }).inc();
+        let model = ("model", Cow::from(model.to_owned()));
+        self.reloads.get_or_create(&[model, ("outcome", outcome.into())]).inc();
     }
 
     pub(crate) fn text(&self) -> String {

@@ -25,34 +25,8 @@ use tower_http::cors::{AllowOrigin, Any, CorsLayer};
 use super::call::Task;
 use super::failure::Failure;
 use super::logs;
-use super::metrics::AnswerLabels;
 use super::models::ModelVersion;
 use super::state::State;
-
-/// The paths, as labels of metrics.
-const PATHS: [&str; 21] = [
-    "/",
-    "/predict",
-    "/generate",
-    "/invocations",
-    "/ping",
-    "/sessions",
-    "/sessions/{session}",
-    "/v1/completions",
-    "/v1/embeddings",
-    "/v1/models",
-    "/v1/models/{model}",
-    "/v2",
-    "/v2/health/live",
-    "/v2/health/ready",
-    "/v2/models/{model}",
-    "/v2/models/{model}/ready",
-    "/v2/models/{model}/infer",
-    "/info",
-    "/health/live",
-    "/health/ready",
-    "/metrics",
-];
 
 pub(super) fn router(state: Arc<State>) -> Router {
     // Requests for a model wait for it to be loaded, and take a slot; the others answer even if all slots are taken.
@@ -101,8 +75,8 @@ pub(super) fn router(state: Arc<State>) -> Router {
 /// Counts and logs a request, names it, and turns a panic into an answer.
 async fn observe(Of(state): Of<Arc<State>>, mut request: Request, next: Next) -> Response {
     let (started, name) = (Instant::now(), logs::name(request.headers()));
-    let path = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str).unwrap_or_default();
-    let route = PATHS.into_iter().find(|known| *known == path).unwrap_or("other");
+    let path = request.extensions().get::<MatchedPath>();
+    let route = path.map_or("other", MatchedPath::as_str).to_owned();
     let task = Task::default();
     request.extensions_mut().insert(task.clone());
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
@@ -112,7 +86,6 @@ async fn observe(Of(state): Of<Arc<State>>, mut request: Request, next: Next) ->
         response = Failure::not_found("the path is not UTF-8").into_response();
     }
     let (status, took) = (response.status().as_u16(), started.elapsed());
-    state.metrics.answered(&AnswerLabels { task: task.name(), route, status }, took);
     let micros = took.as_micros() as u64;
     let request = name.to_str().unwrap_or_default();
     match status {
@@ -120,6 +93,7 @@ async fn observe(Of(state): Of<Arc<State>>, mut request: Request, next: Next) ->
         400.. => tracing::info!(request, route, status, micros, "refused"),
         _ => tracing::debug!(request, route, status, micros, "answered"),
     }
+    state.metrics.answered(task.name(), route, status, took);
     response.headers_mut().insert(logs::HEADER, name);
     if state.ends() {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
