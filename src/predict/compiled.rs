@@ -137,13 +137,15 @@ impl CompiledModel {
         // After an error, the whole program runs, so that the error names the row of the batch.
         if let Some(Some(rows)) = known
             && let Ok(counts) = executor.counts(values)
-            && let Ok(Some(found)) = rows.run(values, wanted)
+            && let Ok(found) = rows.run(values, wanted)
         {
             if !rows.saves() {
                 *known = Some(None);
             }
-            self.count_small(&counts);
-            return Ok(found);
+            if let Some(found) = found {
+                self.count_small(&counts);
+                return Ok(found);
+            }
         }
         executor.run(weights, &Run::infer(values))?;
         *answered = true;

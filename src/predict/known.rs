@@ -111,8 +111,8 @@ impl KnownRows {
         let before = self.known.len();
         let mut index = self.look_up(values).inspect_err(|_| self.forget(before))?;
         // If the tables are full, the first half of the entries is kept: frequent entries come early.
-        for kept in [before.min(self.height / 2), 0] {
-            if index.is_none() {
+        for kept in [before / 2, 0] {
+            if index.is_none() && kept < before {
                 self.forget(kept);
                 index = self.look_up(values).inspect_err(|_| self.forget(kept))?;
             }
@@ -162,6 +162,8 @@ impl KnownRows {
             if known.is_none() {
                 self.ids += key.len();
                 if self.known.len() == self.height || self.ids > IDS / size_of::<i64>() {
+                    // The time of this look-up saves nothing.
+                    self.entries.iter_mut().for_each(|count| *count += outer.rows());
                     return Ok(None);
                 }
                 for ((all, lengths), ids) in new.iter_mut().zip(fed.iter().map(ids)) {

@@ -45,7 +45,7 @@ const MAX_LINES: usize = 600;
 /// The most lines of each crate, without files of unit tests, as `benches/size` counts them. Lower a number when a crate has become
 /// smaller; raise one only if a feature is worth the lines.
 const CEILINGS: [(&str, usize); 5] =
-    [("", 118_270), ("text", 17_000), ("recipes", 11_140), ("serve", 3_310), ("command", 9_640)];
+    [("", 118_280), ("text", 17_000), ("recipes", 11_160), ("serve", 3_310), ("command", 9_640)];
 /// The one file outside of `kernels/` with `unsafe`: the trait of allocators is unsafe.
 const ALLOCATOR: &str = "command/allocator.rs";
 

@@ -39,7 +39,7 @@ pub(crate) struct Serve {
     /// Requests in work at once; more are refused with 429
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().requests)]
     requests: usize,
-    /// Open connections; more wait
+    /// Open connections; one more takes the place of the oldest
     #[arg(long, value_name = "NUMBER", default_value_t = Settings::default().connections)]
     connections: usize,
     /// Batch size: tokens from which a batch takes no further request

@@ -204,7 +204,8 @@ impl AnsweringModel for Writer {
         each: &mut dyn FnMut() -> ControlFlow<()>,
     ) -> Result<usize> {
         let known = by.vocabulary(TOKENS)?;
-        let mut ids = known.ids(self.0.tokens(text))?;
+        let tokens: Vec<_> = self.0.tokens(text).collect();
+        let mut ids = known.ids(&tokens)?;
         if ids.is_empty() && session.steps() == 0 {
             ids.push(first(known));
         }
@@ -215,8 +216,9 @@ impl AnsweringModel for Writer {
             }
             next.as_mut_slice()?[0] = id;
             session.step(&[(FEEDS[0], &next)])?;
+            tokens.get(count).into_iter().for_each(|token| pieces.read(token));
         }
-        pieces.read(&self.0, text);
+        pieces.end_read(&self.0, text);
         Ok(ids.len())
     }
 
@@ -254,7 +256,8 @@ impl AnsweringModel for Writer {
 
     fn search(&self, by: &Predictor, text: &str, tokens: usize, beam: &Beam) -> Result<Vec<(String, f64)>> {
         let known = by.vocabulary(TOKENS)?;
-        let mut ids = known.ids(self.0.tokens(text))?.into_iter();
+        let (words, mut before): (Vec<_>, _) = (self.0.tokens(text).collect(), Pieces::default());
+        let mut ids = known.ids(&words)?.into_iter();
         let start = ids.next().unwrap_or_else(|| first(known));
         let prefix: Vec<i64> = ids.collect();
         let read = prefix.len();
@@ -263,9 +266,10 @@ impl AnsweringModel for Writer {
         let options = Generation::new(start).max_steps(read + tokens).prefix(prefix);
         let options = options.banned(banned.into_iter().collect::<Vec<_>>());
         let found = by.generator(FEEDS[0], LOGITS)?.beam(&[], &options, beam)?;
+        words.iter().for_each(|word| before.read(word));
+        before.end_read(&self.0, text);
         let found_text = |one: &Hypothesis<'_>| {
-            let (mut pieces, mut found) = (Pieces::default(), String::new());
-            pieces.read(&self.0, text);
+            let (mut pieces, mut found) = (before.clone(), String::new());
             let mut each = |piece: &str| {
                 found.push_str(piece);
                 ControlFlow::Continue(())

@@ -32,7 +32,7 @@ impl TextSession {
 }
 
 /// The end of a text, to which tokens are added.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Pieces {
     /// The last tokens of the text: the text of a token depends on the tokens before this token.
     last: Vec<String>,
@@ -45,16 +45,21 @@ pub(super) struct Pieces {
 impl Pieces {
     /// The number of tokens that are kept, and the number after which text is passed on: a character has up to four tokens.
     const LOOKED_AT: usize = 8;
+    /// The bytes that are kept of a token, so that the memory of a session is bounded.
+    const BYTES: usize = 64;
 
-    /// Adds a text that was read, which is passed to no callback.
-    pub(super) fn read(&mut self, tokenizer: &Tokenizer, text: &str) {
-        for token in tokenizer.tokens(text) {
-            self.last.push(token.into_owned());
-            self.forget();
-        }
+    /// Adds a token that was read, which is passed to no callback.
+    pub(super) fn read(&mut self, token: &str) {
+        self.last.push(token.to_owned());
+        self.forget();
+    }
+
+    /// Ends a text whose tokens were read.
+    pub(super) fn end_read(&mut self, tokenizer: &Tokenizer, text: &str) {
         let spaces = |text: &str| text.ends_with(char::is_whitespace);
-        self.spaced =
-            if text.is_empty() { self.spaced } else { spaces(text) && !spaces(&tokenizer.join(&self.last)) };
+        if !text.is_empty() {
+            self.spaced = spaces(text) && !spaces(&tokenizer.join(&self.last));
+        }
     }
 
     /// Adds a token and passes the new text to `each`; a text that ends within a character is kept back.
@@ -76,8 +81,10 @@ impl Pieces {
     pub(super) fn end(&mut self, tokenizer: &Tokenizer, each: EachPiece<'_>) -> ControlFlow<()> {
         let before = tokenizer.join(self.last.iter().take(self.shown));
         let whole = tokenizer.join(&self.last);
-        let mut piece = whole.strip_prefix(&*before).unwrap_or_default();
-        if std::mem::take(&mut self.spaced) {
+        // The text before ends with a replacement character if the last call ended within a character.
+        let equal = whole.chars().zip(before.chars()).take_while(|(new, old)| new == old);
+        let mut piece = &whole[equal.map(|(new, _)| new.len_utf8()).sum()..];
+        if !piece.is_empty() && std::mem::take(&mut self.spaced) {
             piece = piece.strip_prefix(' ').unwrap_or(piece);
         }
         self.forget();
@@ -87,6 +94,10 @@ impl Pieces {
     fn forget(&mut self) {
         let old = self.last.len().saturating_sub(Self::LOOKED_AT);
         self.last.drain(..old);
+        for token in &mut self.last {
+            let end = token.len().saturating_sub(Self::BYTES);
+            token.drain(..(end..token.len()).find(|&at| token.is_char_boundary(at)).unwrap_or(0));
+        }
         self.shown = self.last.len();
     }
 }
@@ -116,7 +127,8 @@ mod tests {
             // After a text that was read, the pieces are the rest of the whole.
             for (read, space) in (1..tokens.len()).flat_map(|read| [(read, ""), (read, " ")]) {
                 let (mut pieces, mut found) = (Pieces::default(), tokenizer.join(&tokens[..read]) + space);
-                pieces.read(&tokenizer, &found.clone());
+                tokens[..read].iter().for_each(|token| pieces.read(token));
+                pieces.end_read(&tokenizer, &found);
                 for token in &tokens[read..] {
                     let _ = pieces.push(&tokenizer, token, &mut |piece| {
                         found.push_str(piece);
@@ -126,6 +138,8 @@ mod tests {
                 let is_whole = found == tokenizer.join(&tokens);
                 let keeps = tokenizer.tokens(" ").count() > 0;
                 assert!(if space.is_empty() { is_whole } else { keeps || !found.contains("  ") }, "{found}");
+                let words = |text: &str| text.split_whitespace().collect::<String>();
+                assert_eq!(words(&found), words(&tokenizer.join(&tokens)));
             }
         }
     }

@@ -23,6 +23,8 @@ const LEAST: u64 = 16_000_000;
 const CONNECTION: u64 = 48 * 1024;
 /// A stream without its step: its thread, and the pieces that its client has not read.
 const STREAM: u64 = 512 * 1024;
+/// A session without its state: its names, and the last tokens of its text.
+const SESSION: u64 = 2048;
 /// The parts of [`MemoryBound`] of which the allocator may keep an eighth in holes.
 const HOLES: u64 = 8;
 
@@ -48,7 +50,7 @@ impl MemoryBound {
             ("requests", settings.request_memory),
             ("connections", settings.connections as u64 * CONNECTION),
             ("streams", count(settings.streams) * (STREAM + step)),
-            ("sessions", count(settings.sessions) * (session + 1024)),
+            ("sessions", count(settings.sessions) * (session + SESSION)),
             ("searches", search),
             ("kept by other models", (models.len() as u64 - 1) * KEPT),
             ("reload", state.models.load_memory()),

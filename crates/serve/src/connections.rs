@@ -25,8 +25,10 @@ const BUFFER: usize = 16 * 1024;
 /// The time after the begin of the end in which requests that are on the way still arrive on open connections.
 const ON_THE_WAY: Duration = Duration::from_millis(150);
 
-/// The time after which a connection that waits for its place closes the oldest connection, as soon as its request is answered.
-const CROWDED: Duration = Duration::from_millis(50);
+/// The time after which a connection that waits for its place lets the oldest connection close, as soon as this has its answer.
+const CROWDED: Duration = Duration::from_millis(10);
+/// The pause after a connection that could not be accepted: without free file descriptors, a retry at once would fail, too.
+const RETRY: Duration = Duration::from_millis(50);
 
 /// The open connections, the oldest first.
 struct Connections {
@@ -64,9 +66,16 @@ pub(crate) async fn run(
         }
     };
     let _ = tokio::time::timeout(ON_THE_WAY, waiting).await;
-    drop((listener, connections));
+    drop(listener);
+    connections.closes.clear();
     let all = u32::try_from(most).unwrap_or(u32::MAX);
-    let closed = tokio::time::timeout(state.settings.grace, free.acquire_many(all)).await.is_ok();
+    let close = async {
+        if let (Some(stream), Ok(permit)) = (accepted, free.clone().acquire_owned().await) {
+            connections.serve(stream, permit);
+        }
+        drop(free.acquire_many(all).await);
+    };
+    let closed = tokio::time::timeout(state.settings.grace, close).await.is_ok();
     upkeep.abort();
     match closed {
         true => Ok(()),
@@ -81,9 +90,8 @@ impl Connections {
             match listener.accept().await {
                 Ok((stream, _)) => *accepted = Some(stream),
                 Err(e) => {
-                    // Without free file descriptors, an immediate retry would fail in the same way.
                     tracing::warn!(reason = %e, "a connection was not accepted");
-                    tokio::time::sleep(CROWDED).await;
+                    tokio::time::sleep(RETRY).await;
                     return;
                 }
             }
@@ -115,6 +123,7 @@ impl Connections {
             http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).max_headers(64);
             let mut connection = pin!(http.serve_connection(TokioIo::new(Box::pin(stream)), service));
             tokio::select! {
+                biased; // a request that has arrived is read before the connection closes
                 _ = connection.as_mut() => return,
                 _ = closes => connection.as_mut().graceful_shutdown(),
             }

@@ -167,15 +167,21 @@ impl<'de> Deserialize<'de> for Row {
 }
 
 impl Row {
-    /// Returns the row as a line of a LIBSVM file.
-    fn line(&self, first: u64) -> String {
+    /// Returns the row with this number as a line of a LIBSVM file, whose indices count from `first`.
+    fn line(&self, number: usize, first: u64) -> Result<String, Failure> {
         let mut line = String::new();
         for (at, (index, value)) in self.0.iter().enumerate().filter(|(_, (_, value))| *value != 0.0) {
+            let index = index.unwrap_or(first + at as u64);
+            if !(*value as f32).is_finite() || !(first..=i64::MAX as u64).contains(&index) {
+                return Err(Failure::invalid(format!(
+                    "`rows[{number}]`: expected indices from {first} and values that are finite in f32, got {index}: {value}"
+                )));
+            }
             // Writing to a `String` cannot fail.
-            let _ = write!(line, "{}:{value} ", index.unwrap_or(first + at as u64));
+            let _ = write!(line, "{index}:{value} ");
         }
         // A row of zeros only has no entries; a line without entries would be an empty text.
-        if line.is_empty() { format!("{first}:0") } else { line }
+        Ok(if line.is_empty() { format!("{first}:0") } else { line })
     }
 }
 
@@ -245,7 +251,7 @@ pub(crate) fn lines(
         (None, None, Some(rows)) if takes_rows => {
             let first =
                 model.predictor().note("first index").and_then(|first| first.parse().ok()).unwrap_or(1);
-            rows.iter().map(|row| row.line(first)).collect()
+            rows.iter().enumerate().map(|(number, row)| row.line(number, first)).collect::<Result<_, _>>()?
         }
         (None, None, Some(_)) => {
             let got = "got `rows` for a model that reads texts";

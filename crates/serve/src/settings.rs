@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Settings {
     /// The maximum number of requests in work at once; a further request is refused with 429.
     pub requests: usize,
-    /// The maximum number of open connections; a further connection waits.
+    /// The maximum number of open connections; a further connection takes the place of the oldest one.
     pub connections: usize,
     /// The number of tokens from which a batch takes no further request.
     pub batch_tokens: usize,

@@ -239,7 +239,7 @@ async fn search_texts(
         let (beam, most) = (beam.unwrap_or(n_best.max(4)), call.state.settings.new_tokens);
         if !(1..=WIDEST).contains(&beam) || tokens > most {
             return Err(Failure::invalid(format!(
-                "`beam`: expected 1 to {WIDEST}, and `max_tokens` of at most {most}, got {beam} and {tokens}"
+                "`beam`, `n_best`: expected 1 to {WIDEST}, and `max_tokens` of at most {most}, got {beam} and {tokens}"
             )));
         }
         let beam = Beam::new(beam).n_best(n_best);

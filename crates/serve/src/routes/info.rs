@@ -109,8 +109,11 @@ pub(crate) async fn openapi() -> Response {
     ] {
         paths[other] = paths[path].clone();
     }
-    let operations = paths.as_object_mut().into_iter().flat_map(|paths| paths.values_mut());
-    for operation in operations.filter_map(Value::as_object_mut).flat_map(|methods| methods.values_mut()) {
+    let paths = paths.as_object_mut().into_iter().flatten();
+    for (path, (method, operation)) in paths
+        .flat_map(|(path, methods)| methods.as_object_mut().into_iter().flatten().map(move |one| (path, one)))
+    {
+        operation["operationId"] = format!("{method}{}", path.replace(['/', '{', '}', '.'], "_")).into();
         operation["responses"]["default"] =
             json!({"description": "An error", "content": {"application/json": {"schema": error}}});
     }

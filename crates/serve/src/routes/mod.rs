@@ -29,7 +29,7 @@ use super::models::ModelVersion;
 use super::state::State;
 
 pub(super) fn router(state: Arc<State>) -> Router {
-    // Requests for a model wait for it to be loaded, and take a slot; the others answer even if all slots are taken.
+    // Requests for a model get 503 before it is loaded, and take a slot; the others answer even if all slots are taken.
     let of_models = Router::new()
         .route("/predict", post(predict::predict))
         .route("/invocations", post(predict::invocations))

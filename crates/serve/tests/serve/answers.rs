@@ -160,7 +160,7 @@ fn a_search_keeps_no_other_model_waiting() {
     let slow = json!({"model": "prose", "prompt": prompt, "beam": 2, "max_tokens": 1});
     thread::scope(|scope| {
         let search = scope.spawn(|| server.post("/generate", &slow).0);
-        while metric(&server, "unpadded_requests_in_work") == 0.0 && !search.is_finished() {
+        while metric(&server, "unpadded_batch_sequences_count") == 0.0 && !search.is_finished() {
             thread::sleep(Duration::from_millis(5));
         }
         assert_eq!(server.post("/predict", &json!({"model": "films", "text": "good"})).0, 200);

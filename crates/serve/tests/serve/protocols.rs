@@ -98,7 +98,11 @@ fn rows_of_numbers_are_answered_as_lines_of_their_file() {
     let answers = &found["answers"];
     assert_eq!(answers[0]["probability"], probability(&direct[0]));
     assert_eq!((&answers[0], &answers[2]["probability"]), (&answers[1], &probability(&direct[1])));
-    assert_eq!(server.post("/predict", &json!({"rows": [{"x": 1}]})).0, 422);
+    for wrong in [json!({"x": 1}), json!({"0": 1}), json!([1e39])] {
+        let (status, error) = server.post("/predict", &json!({"rows": [[1], wrong]}));
+        let message = error["error"].as_str().unwrap();
+        assert!(status == 422 && message.starts_with("`rows[1]"), "{message}");
+    }
 }
 
 #[test]
