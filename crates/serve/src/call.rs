@@ -49,6 +49,7 @@ impl Call {
         request: Request,
         find: impl FnOnce(&T, &State) -> Result<Arc<ModelVersion>, Failure>,
     ) -> Result<(Self, T), Failure> {
+        state.opened()?;
         let (head, body) = request.into_parts();
         body::is_json(&head.headers)?;
         let began = Instant::now();

@@ -25,8 +25,8 @@ const BUFFER: usize = 16 * 1024;
 /// The time after the begin of the end in which requests that are on the way still arrive on open connections.
 const ON_THE_WAY: Duration = Duration::from_millis(150);
 
-/// The time after which a connection that waits for its place lets the oldest connection close, as soon as this has its answer.
-const CROWDED: Duration = Duration::from_millis(10);
+/// The time after which a connection that still waits for its place lets one more of the oldest connections close.
+const CROWDED: Duration = Duration::from_millis(50);
 /// The pause after a connection that could not be accepted: without free file descriptors, a retry at once would fail, too.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -96,13 +96,14 @@ impl Connections {
                 }
             }
         }
-        let permit = loop {
-            match tokio::time::timeout(CROWDED, self.free.clone().acquire_owned()).await {
-                Ok(permit) => break permit,
-                Err(_) => while self.closes.pop_front().is_some_and(|close| close.send(()).is_err()) {},
-            }
-        };
-        if let (Some(stream), Ok(permit)) = (accepted.take(), permit) {
+        let mut permit = self.free.clone().try_acquire_owned().ok();
+        while permit.is_none() {
+            // The oldest connection closes as soon as it has no request.
+            while self.closes.pop_front().is_some_and(|close| close.send(()).is_err()) {}
+            let free = tokio::time::timeout(CROWDED, self.free.clone().acquire_owned()).await;
+            permit = free.ok().and_then(Result::ok);
+        }
+        if let (Some(stream), Some(permit)) = (accepted.take(), permit) {
             self.serve(stream, permit);
         }
     }

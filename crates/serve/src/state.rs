@@ -69,13 +69,18 @@ impl State {
         self.ends.load(Ordering::Relaxed)
     }
 
-    /// Checks that the server takes requests.
-    pub(crate) fn ready(&self) -> Result<(), Failure> {
+    /// Checks that all models are loaded.
+    pub(crate) fn opened(&self) -> Result<(), Failure> {
         match self.open.load(Ordering::Relaxed) {
-            false => Err(Failure::unavailable("the server loads its models")),
-            true if self.ends() => Err(Failure::unavailable("the server ends")),
             true => Ok(()),
+            false => Err(Failure::unavailable("the server loads its models")),
         }
+    }
+
+    /// Checks that the server takes requests. A server that ends answers what it has accepted.
+    pub(crate) fn ready(&self) -> Result<(), Failure> {
+        self.opened()?;
+        if self.ends() { Err(Failure::unavailable("the server ends")) } else { Ok(()) }
     }
 }
 

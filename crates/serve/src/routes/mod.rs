@@ -9,7 +9,6 @@ mod sessions;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use axum::Router;
@@ -29,8 +28,7 @@ use super::models::ModelVersion;
 use super::state::State;
 
 pub(super) fn router(state: Arc<State>) -> Router {
-    // Requests for a model get 503 before it is loaded, and take a slot; the others answer even if all slots are taken.
-    let of_models = Router::new()
+    let mut router = Router::new()
         .route("/predict", post(predict::predict))
         .route("/invocations", post(predict::invocations))
         .route("/generate", post(generate::generate))
@@ -39,15 +37,15 @@ pub(super) fn router(state: Arc<State>) -> Router {
         .route("/v1/completions", post(openai::completions))
         .route("/v1/embeddings", post(openai::embeddings))
         .route("/v2/models/{model}/infer", post(open_inference::infer))
-        .route_layer(from_fn_with_state(state.clone(), admit));
-    let about = Router::new()
         .route("/info", get(info::info))
         .route("/metrics", get(info::metrics))
         .route("/v1/models", get(openai::models))
         .route("/v1/models/{model}", get(openai::model))
         .route("/v2", get(open_inference::server))
         .route("/v2/models/{model}", get(open_inference::model));
-    let mut router = of_models.merge(about).route_layer(from_fn_with_state(state.clone(), allow));
+    if state.settings.token.is_some() {
+        router = router.route_layer(from_fn_with_state(state.clone(), allow));
+    }
     // Probes and the page have no secrets, so they need no token.
     router = router
         .route("/", get(info::page))
@@ -110,14 +108,6 @@ async fn allow(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Respo
     match bool::from(given.ct_eq(token.as_bytes())) {
         true => next.run(request).await,
         false => Failure::unauthorized().into_response(),
-    }
-}
-
-/// Lets a request for a model pass if the models are loaded. A server that ends answers what it has accepted.
-async fn admit(Of(state): Of<Arc<State>>, request: Request, next: Next) -> Response {
-    match state.open.load(Ordering::Relaxed) {
-        true => next.run(request).await,
-        false => Failure::unavailable("the server loads its models").into_response(),
     }
 }
 

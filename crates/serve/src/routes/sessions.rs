@@ -29,6 +29,7 @@ pub(crate) struct SessionRequest {
     responses((status = 201, description = "The name of the session", body = Object, example = json!({"session": "0f3a", "expires_in": 600}))),
 )]
 pub(crate) async fn begin(Of(state): Of<Arc<State>>, request: Request) -> Result<Response, Failure> {
+    state.opened()?;
     let headers = request.headers();
     let empty = headers.get("content-length").is_none_or(|length| length == "0")
         && !headers.contains_key("transfer-encoding");

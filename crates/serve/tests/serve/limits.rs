@@ -178,8 +178,6 @@ fn idle_connections_keep_no_other_waiting() {
     assert_eq!(server.get("/health/live").0, 200);
     assert!(before.elapsed() < Duration::from_secs(10), "{:?}", before.elapsed());
     assert_eq!(idle[0].read(&mut [0; 10]).unwrap(), 0, "the oldest is open");
-    idle[2].write_all(live).unwrap();
-    assert!(idle[2].read(&mut [0; 1000]).unwrap() > 0, "the newest is closed");
 }
 
 #[test]
