@@ -9,9 +9,11 @@ use super::json;
 /// An error as an answer: `{"error": message, "error_type": kind}`.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
-    pub(crate) status: StatusCode,
-    pub(crate) kind: &'static str,
-    pub(crate) message: String,
+    status: StatusCode,
+    kind: &'static str,
+    message: String,
+    /// Whether the message is in an object, where the clients of OpenAI look for it.
+    nested: bool,
 }
 
 impl Failure {
@@ -21,7 +23,12 @@ impl Failure {
         let message: String = message.into();
         let end = message.char_indices().nth(LONGEST).map(|(at, _)| at);
         let message = end.map_or_else(|| message.clone(), |end| format!("{}…", &message[..end]));
-        Self { status, kind, message }
+        Self { status, kind, message, nested: false }
+    }
+
+    /// Returns the error as the clients of OpenAI expect it.
+    pub(crate) fn nested(self) -> Self {
+        Self { nested: true, ..self }
     }
 
     /// 422: the request has a value that the server cannot use; the message has the place in the JSON.
@@ -78,7 +85,11 @@ impl Failure {
     }
 
     pub(crate) fn json(&self) -> serde_json::Value {
-        serde_json::json!({"error": self.message, "error_type": self.kind})
+        let Self { message, kind, .. } = self;
+        match self.nested {
+            true => serde_json::json!({"error": {"message": message, "type": kind}, "error_type": kind}),
+            false => serde_json::json!({"error": message, "error_type": kind}),
+        }
     }
 
     /// Turns an error of a model into an answer. An error about the text is for the client; any other error is for the log.
@@ -93,6 +104,12 @@ impl Failure {
                 ))
             }
             ErrorKind::Format | ErrorKind::Mismatch => Self::invalid(message),
+            ErrorKind::NotFinite => {
+                tracing::error!(reason = message, "a model computed a number that is not finite");
+                Self::invalid(
+                    "the model computed a number that is not finite: are numbers of the request too large?",
+                )
+            }
             _ => {
                 tracing::error!(reason = message, "a model could not answer");
                 Self::internal()
@@ -111,6 +128,7 @@ impl IntoResponse for Failure {
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
+        response.extensions_mut().insert(self);
         response
     }
 }

@@ -208,17 +208,17 @@ impl Input {
         for (at, text) in texts.iter_mut().enumerate() {
             let mut length = model.length(text);
             if length > most {
+                let is_row = model.asking() == Some(QuestionKind::Row);
+                let list = if is_row { "rows" } else { "texts" };
                 let refused = |why: &str| {
-                    Failure::too_large(format!(
-                        "`texts[{at}]`: expected at most {most} tokens, got {length}{why}"
-                    ))
+                    let expected = format!("expected at most {most} tokens, got {length}");
+                    Failure::too_large(format!("`{list}[{at}]`: {expected}{why}"))
                 };
-                let Some(side) = truncate else {
-                    return Err(refused("; `\"truncate\": \"right\"` cuts the end"));
+                let side = match truncate {
+                    _ if is_row || model.columns() > 1 => return Err(refused("")),
+                    None => return Err(refused("; `\"truncate\": \"right\"` cuts the end")),
+                    Some(side) => side,
                 };
-                if model.columns() > 1 || model.asking() == Some(QuestionKind::Row) {
-                    return Err(refused("; only single texts are cut"));
-                }
                 let part = model.truncate(text, most, side == Truncate::Left).to_owned();
                 if side == Truncate::Left {
                     offsets[at] = text[..text.len() - part.len()].chars().count();

@@ -75,6 +75,7 @@ async fn observe(Of(state): Of<Arc<State>>, mut request: Request, next: Next) ->
     let (started, name) = (Instant::now(), logs::name(request.headers()));
     let path = request.extensions().get::<MatchedPath>();
     let route = path.map_or("other", MatchedPath::as_str).to_owned();
+    let is_openai = request.uri().path().starts_with("/v1/");
     let task = Task::default();
     request.extensions_mut().insert(task.clone());
     let answer = AssertUnwindSafe(next.run(request)).catch_unwind().await;
@@ -82,6 +83,9 @@ async fn observe(Of(state): Of<Arc<State>>, mut request: Request, next: Next) ->
     if response.status() == StatusCode::BAD_REQUEST {
         // The router itself refuses a name in a path that is not UTF-8.
         response = Failure::not_found("the path is not UTF-8").into_response();
+    }
+    if let Some(failure) = response.extensions_mut().remove::<Failure>().filter(|_| is_openai) {
+        response = failure.nested().into_response();
     }
     let (status, took) = (response.status().as_u16(), started.elapsed());
     let micros = took.as_micros() as u64;

@@ -123,7 +123,7 @@ pub(crate) async fn infer(
             found.into_iter().map(|(label, p)| (Value::from(label), number(p))).unzip();
         outputs.extend([tensor("label", "BYTES", labels), tensor("probability", "FP32", probabilities)]);
     }
-    let mut found = json!({"model_name": name, "outputs": outputs});
+    let mut found = json!({"model_name": call.model.name, "outputs": outputs});
     if let Some(id) = id {
         found["id"] = id.into();
     }

@@ -128,10 +128,7 @@ pub(crate) async fn completions(Of(state): Of<Arc<State>>, request: Request) -> 
                 }
                 format!("{last}\n\ndata: [DONE]")
             }
-            // The client of OpenAI looks for the message here.
-            Piece::Failed(failure) => {
-                json!({"error": {"message": failure.message, "type": failure.kind}}).to_string()
-            }
+            Piece::Failed(failure) => failure.nested().json().to_string(),
         };
         return Ok(events(pieces, event));
     }

@@ -29,7 +29,10 @@ fn clients_of_openai_find_what_they_expect() {
     };
     let joined: String = body.split("\n\n").filter_map(|event| text(event.strip_prefix("data: ")?)).collect();
     assert_eq!(found["choices"][0]["text"], joined);
-    assert_eq!(server.post("/v1/completions", &json!({"prompt": "a", "logprobs": 3})).0, 422);
+    let (status, error) = server.post("/v1/completions", &json!({"prompt": "a", "logprobs": 3}));
+    assert_eq!((status, &error["error"]["type"]), (422, &json!("validation")), "{error}");
+    let unknown = server.post("/v1/chat/completions", &json!({})).1;
+    assert!(unknown["error"]["message"].as_str().unwrap().contains("no such path"), "{unknown}");
 
     let ask = json!({"model": "films", "input": ["What a film!", "Dull."]});
     let (status, floats) = server.post("/v1/embeddings", &ask);
@@ -62,8 +65,8 @@ fn the_open_inference_protocol_answers_texts() {
     let tensor = json!({"name": "text", "shape": [2, 1], "datatype": "BYTES", "data": ["Dull.", ""]});
     let (status, found) = server.post("/v2/models/films/infer", &json!({"id": "7", "inputs": [tensor]}));
     assert_eq!(
-        (status, &found["id"], &found["outputs"][1]["shape"]),
-        (200, &json!("7"), &json!([2])),
+        (status, &found["id"], &found["model_name"], &found["outputs"][1]["shape"]),
+        (200, &json!("7"), &json!("films"), &json!([2])),
         "{found}"
     );
     let (_, plain) = server.post("/predict", &json!({"text": "Dull."}));
