@@ -59,20 +59,28 @@ pub(crate) async fn run(
         }
     }
     state.ends.store(true, Ordering::Relaxed);
-    // Connections that the system has accepted already are answered, too.
-    let waiting = async {
+    // Connections that the system has accepted already are answered, too, when they find a place.
+    let mut waiting = Vec::from_iter(accepted);
+    let more = async {
         loop {
-            connections.next(&listener, &mut accepted).await;
+            match listener.accept().await {
+                Ok((stream, _)) => waiting.push(stream),
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
         }
     };
-    let _ = tokio::time::timeout(ON_THE_WAY, waiting).await;
+    let _ = tokio::time::timeout(ON_THE_WAY, more).await;
     drop(listener);
     connections.closes.clear();
     let all = u32::try_from(most).unwrap_or(u32::MAX);
     let close = async {
-        if let (Some(stream), Ok(permit)) = (accepted, free.clone().acquire_owned().await) {
-            connections.serve(stream, permit);
+        for stream in waiting {
+            if let Ok(permit) = free.clone().acquire_owned().await {
+                connections.serve(stream, permit);
+            }
         }
+        tokio::time::sleep(ON_THE_WAY).await;
+        connections.closes.clear();
         drop(free.acquire_many(all).await);
     };
     let closed = tokio::time::timeout(state.settings.grace, close).await.is_ok();

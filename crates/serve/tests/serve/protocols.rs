@@ -133,6 +133,13 @@ fn the_description_names_every_path_and_the_page_needs_no_other_address() {
     {
         assert!(description["paths"][path].is_object(), "{path}");
     }
+    let operations = description["paths"]
+        .as_object()
+        .unwrap()
+        .values()
+        .flat_map(|path| path.as_object().unwrap().values());
+    let names: Vec<&str> = operations.map(|operation| operation["operationId"].as_str().unwrap()).collect();
+    assert_eq!(names.iter().collect::<std::collections::BTreeSet<_>>().len(), names.len(), "{names:?}");
     let error = &description["paths"]["/predict"]["post"]["responses"]["default"]["content"];
     assert!(error["application/json"]["schema"]["properties"]["error_type"].is_object(), "{error}");
     let texts = &description["components"]["schemas"]["Texts"]["oneOf"];

@@ -45,9 +45,10 @@ fn a_changed_file_replaces_the_model_and_a_bad_file_does_not() {
     assert!(asked.load(Ordering::Relaxed) > 10);
 }
 
+/// Also connections that wait for a place.
 #[test]
 fn what_was_accepted_is_answered_before_the_end() {
-    let settings = Settings { batch_wait: Duration::from_millis(700), ..Settings::default() };
+    let settings = Settings { batch_wait: Duration::from_millis(700), connections: 4, ..Settings::default() };
     let mut server = Running::classifier(settings);
     let body = json!({"text": "good film"}).to_string();
     let request =
