@@ -143,18 +143,6 @@ impl Predictor {
         Self { threads, started: Arc::default(), idle, stepping: Arc::default(), ..self }
     }
 
-    /// Calls `work` with each item, on the threads of the predictor; a few items are processed on the caller's thread.
-    ///
-    /// # Errors
-    /// If the threads cannot be started.
-    #[track_caller]
-    pub fn for_each<T: Send>(&self, items: &mut [T], work: &(dyn Fn(&mut T) + Sync)) -> Result<()> {
-        let threads = self.started().at_caller()?;
-        let mut rooms = vec![(); if items.len() < 64 { 1 } else { threads.number() }];
-        threads.divide(items, &mut rooms, |_, item, ()| work(item));
-        Ok(())
-    }
-
     /// Sets the precision of matrix products (default: [`Precision::F32`], also for a model that was trained in bf16). In
     /// [`Precision::Bf16`], products round their operands to bf16, and the packed weights take half the memory. Every x86 CPU with
     /// AVX2 predicts in bf16: without a unit for bf16, a step of few sequences is faster than in f32, since it waits for the weights,

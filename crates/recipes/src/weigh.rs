@@ -108,7 +108,7 @@ impl Weigher {
         if columns.iter().all(Vec::is_empty) {
             return Ok(vec![Vec::new(); columns.len()]);
         }
-        let mut values = self.reader.batch(vec![self.reader.fields(text)])?;
+        let mut values = self.reader.batch(&[text])?;
         let label = unpadded::ndarray::array![self.labels.lookup(label)?];
         values.push((LABEL.to_owned(), Variable::dense(label)));
         let feeds: Vec<(VarId, &Variable)> =

@@ -186,9 +186,7 @@ impl Classifier {
     }
 
     fn run(&self, predictor: &Predictor, texts: &[&str], outputs: &[&str]) -> Result<Vec<Variable>> {
-        let mut all: Vec<_> = texts.iter().map(|text| (*text, Ok(Vec::new()))).collect();
-        predictor.for_each(&mut all, &|(text, fields)| *fields = self.reader.fields(text))?;
-        let values = self.reader.batch(all.into_iter().map(|(_, fields)| fields).collect())?;
+        let values = self.reader.batch(texts)?;
         let feeds: Vec<(&str, &Variable)> =
             values.iter().map(|(name, value)| (name.as_str(), value)).collect();
         predictor.run(&feeds, outputs)

@@ -129,9 +129,8 @@ impl Reader {
         })
     }
 
-    /// Joins the fields of texts to the variables of a batch.
-    pub(crate) fn batch(&self, fields: Vec<Result<Vec<Field>>>) -> Result<Vec<(String, Variable)>> {
-        let samples = (0..).zip(fields).map(|(number, fields)| Ok(Sample::new(number, fields?)));
+    pub(crate) fn batch(&self, texts: &[&str]) -> Result<Vec<(String, Variable)>> {
+        let samples = (0..).zip(texts).map(|(number, text)| Ok(Sample::new(number, self.fields(text)?)));
         let names: Vec<String> = self.feeds().into_iter().map(str::to_owned).collect();
         Ok(Batch::new(&names, &samples.collect::<Result<Vec<_>>>()?)?.values)
     }
