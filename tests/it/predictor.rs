@@ -40,11 +40,11 @@ fn it_computes_what_training_computes() {
     assert_eq!(out, [expected[0].clone(), expected[1].clone(), expected[0].clone()]);
 }
 
+/// Runs a whole program on a batch.
+type WholeRun = Box<dyn FnMut(&[(&str, &Variable)]) -> Vec<Variable>>;
+
 /// Returns a checkpoint of the initial parameters, and a function that runs its whole program on a batch.
-fn initial(
-    net: Builder,
-    outputs: BTreeMap<String, String>,
-) -> (Checkpoint, impl FnMut(&[(&str, &Variable)]) -> Vec<Variable>) {
+fn initial(net: Builder, outputs: BTreeMap<String, String>) -> (Checkpoint, WholeRun) {
     let mut checkpoint = Checkpoint::of(net.finish().unwrap(), outputs);
     let mut scope = Scope::of(&checkpoint.program).unwrap();
     for (_, parameter) in checkpoint.program.vars().filter(|(_, v)| v.persistable) {
@@ -58,7 +58,7 @@ fn initial(
         executor.run(&mut scope, &Run::infer(&all)).unwrap();
         ids.iter().map(|&id| executor.fetch(id).unwrap()).collect()
     };
-    (checkpoint, run)
+    (checkpoint, Box::new(run))
 }
 
 /// Rows of inner sequences that earlier batches have computed have the bits of a run of the whole program.
