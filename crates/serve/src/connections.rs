@@ -6,7 +6,7 @@ use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -25,7 +25,8 @@ const BUFFER: usize = 16 * 1024;
 /// The time after the begin of the end in which requests that are on the way still arrive on open connections.
 const ON_THE_WAY: Duration = Duration::from_millis(150);
 
-/// The time after which a connection that still waits for its place lets one more of the oldest connections close.
+/// The time after which a connection that still waits for its place lets one more of the oldest connections close. A younger
+/// connection is not closed, since its first request may be on the way.
 const CROWDED: Duration = Duration::from_millis(50);
 /// The pause after a connection that could not be accepted: without free file descriptors, a retry at once would fail, too.
 const RETRY: Duration = Duration::from_millis(50);
@@ -35,8 +36,8 @@ struct Connections {
     free: Arc<Semaphore>,
     most: usize,
     router: axum::Router,
-    /// Each sender closes its connection, when it is used or dropped.
-    closes: VecDeque<oneshot::Sender<()>>,
+    /// The begin of each connection, and a sender that closes it when it is used or dropped.
+    closes: VecDeque<(Instant, oneshot::Sender<()>)>,
 }
 
 pub(crate) async fn run(
@@ -107,7 +108,9 @@ impl Connections {
         let mut permit = self.free.clone().try_acquire_owned().ok();
         while permit.is_none() {
             // The oldest connection closes as soon as it has no request.
-            while self.closes.pop_front().is_some_and(|close| close.send(()).is_err()) {}
+            while self.closes.front().is_some_and(|(began, _)| began.elapsed() >= CROWDED)
+                && self.closes.pop_front().is_some_and(|(_, close)| close.send(()).is_err())
+            {}
             let free = tokio::time::timeout(CROWDED, self.free.clone().acquire_owned()).await;
             permit = free.ok().and_then(Result::ok);
         }
@@ -120,9 +123,9 @@ impl Connections {
         let _ = stream.set_nodelay(true); // only a matter of speed
         let (close, closes) = oneshot::channel();
         if self.closes.len() > 2 * self.most {
-            self.closes.retain(|close| !close.is_closed());
+            self.closes.retain(|(_, close)| !close.is_closed());
         }
-        self.closes.push_back(close);
+        self.closes.push_back((Instant::now(), close));
         let service = TowerToHyperService::new(self.router.clone());
         tokio::spawn(async move {
             let _permit = permit;

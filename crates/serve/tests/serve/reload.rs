@@ -53,8 +53,12 @@ fn what_was_accepted_is_answered_before_the_end() {
     let body = json!({"text": "good film"}).to_string();
     let request =
         format!("POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-    let mut waiting: Vec<_> = (0..8).map(|_| server.connect()).collect();
-    waiting.iter_mut().for_each(|stream| stream.write_all(request.as_bytes()).unwrap());
+    let sent = |_| {
+        let mut stream = server.connect();
+        stream.write_all(request.as_bytes()).unwrap();
+        stream
+    };
+    let waiting: Vec<_> = (0..8).map(sent).collect();
     thread::sleep(Duration::from_millis(100));
     let idle = server.connect();
     server.end().unwrap();
