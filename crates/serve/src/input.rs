@@ -231,6 +231,7 @@ impl Input {
         }
         Ok(Self { texts: texts.into(), tokens, truncated, offsets })
     }
+
     /// Returns about the size of the answers in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.tokens.saturating_mul(8)
